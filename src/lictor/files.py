@@ -6,6 +6,7 @@ hand may be one.
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, TypeAlias
@@ -16,6 +17,11 @@ YAML_ENDINGS: Final = (".yaml", ".yml")
 OBJECT_ENDINGS: Final = (*YAML_ENDINGS, ".json")
 # A file of this size is a mistake; a reader without a limit is a way to kill a pipeline.
 MAX_BYTES: Final = 1 << 30
+# User and password in an address; a password may hold a slash, as Amazon's do. Bounded: linear.
+# re: bounded - each part has at most 512 characters
+LOGIN: Final = re.compile(
+    r"(?<=://)(?:[^\s/@:]{0,256}:(?!\d{1,5}(?:/|$))[^\s@]{0,512}|[^\s/@]{1,512})@"
+)
 _CHUNK_BYTES: Final = 1 << 20
 
 # Whether a file or a folder of such a name belongs to what is looked for.

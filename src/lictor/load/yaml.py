@@ -1,14 +1,16 @@
 """Text into plain JSON: YAML and JSON as Kubernetes reads them, document by document.
 
-A broken document does not stop the ones after it. Where a value stands in the file is only worked
-out when someone asks, by composing that one document again; the last one so composed is kept.
+kubectl and Kyverno split a file at lines that begin with `---`, and read the first YAML document of
+each part. What they read differently is refused. A broken document does not stop the ones after
+it. Where a value stands in the file is only worked out when someone asks, by composing that one
+document again; the last one so composed is kept.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, islice
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import orjson
@@ -25,13 +27,36 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = tuple[str | int, ...]
 
+# What Go takes for blank.
+BLANK: Final = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+# How far kubectl looks for a brace.
+_PEEKED: Final = 4096
 # With its line feed: a pattern that begins with a text is looked for eight times as fast.
-_SEPARATOR = re.compile(r"\n---(?=\s|\Z)")
-# Possessive: a way back for each line would cost 170 bytes, and there is nothing to go back for.
-_DIRECTIVES = re.compile(r"(?:[ \t\r]*(?:[#%][^\n]*)?(?:\n|\Z))*+")
+_SEPARATOR = re.compile(r"\n---[^\n]*")
+# The beginning of a line that is no comment; or what may end a comment, or is no YAML.
+# re: linear - blanks are taken from the beginning of a line only
+_CONTENT = re.compile(
+    r"^ *([^ #\n])"
+    r"|[^\n\t -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]",
+    re.MULTILINE,
+)
+# What stands before JSON; a tab there is no YAML.
+_BEFORE_JSON = re.compile(r"(?:---[ \t]*\n)?[ \n]*(?=[\[{])")
+# What JSON may hold and YAML reads otherwise: characters, escapes, and a colon in another line
+# than its key.
+_ODD_CHARACTER = re.compile("[\x80-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_ODD_ESCAPE = re.compile(r"\\(?:/|u[dD][89a-fA-F])")
+_LATE_COLON = re.compile(r"\n[ \t]*:")
 # Numbers that JSON readers and Kubernetes' YAML reader hold differently: `2.0`, `1e3`, huge ones.
 # Behind one stands what ends a value; most of what looks like it (`nginx:1.25`) stands in quotes.
-_ODD_NUMBER = re.compile(r"[0-9](?:\.[0-9]|[eE][-+]?[0-9]|(?<=[0-9]{19}))[-+.eE0-9]*+(?=[\s,\]}])")
+_ODD_NUMBER = re.compile(
+    r"[0-9](?:\.[0-9]|[eE][-+]?[0-9]|(?<=[0-9]{19}))"
+    # One that goes on for long is odd, whatever ends it: each digit may begin a number.
+    r"(?:[-+.eE0-9]{40}|[-+.eE0-9]{0,39}(?=[\s,\]}]))"
+)
 _BYTE_ORDER_MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"", "utf-8"))
 
 
@@ -50,14 +75,13 @@ class _Chunk(msgspec.Struct, frozen=True):
 class Document:
     """One document of a file: its JSON, and where it stands."""
 
-    __slots__ = ("_chunk", "_index", "body", "duplicates", "line")
+    __slots__ = ("_chunk", "body", "duplicates", "line")
 
     def __init__(
         self,
         body: Json,
         chunk: _Chunk,
         line: int,
-        index: int = 0,
         duplicates: "Sequence[Duplicate]" = (),
     ) -> None:
         self.body = body
@@ -66,7 +90,6 @@ class Document:
         # Keys that stand twice in one mapping; the last one won.
         self.duplicates = tuple((d.key, chunk.line + d.line, d.column + 1) for d in duplicates)
         self._chunk = chunk
-        self._index = index
 
     @property
     def source(self) -> str:
@@ -89,7 +112,7 @@ class Document:
 
     def compose(self) -> "Node | None":
         """Its nodes, with their places in the text; None where it is JSON that YAML is not."""
-        return _compose_again(self._chunk, self._index)
+        return _compose_again(self._chunk)
 
     def where(self, path: Path = ()) -> str:
         """The same for people: `file:line:column`."""
@@ -99,11 +122,11 @@ class Document:
 
 # One document's findings are located one after the other.
 @lru_cache(maxsize=1)
-def _compose_again(chunk: _Chunk, index: int) -> "Node | None":
+def _compose_again(chunk: _Chunk) -> "Node | None":
     from lictor.lang.yaml.nodes import compose
 
     try:
-        return next(islice(compose(chunk.text), index, None), None)
+        return next(compose(chunk.text), None)
     except YamlFault:
         return None
 
@@ -127,31 +150,88 @@ def _decode(data: bytes, source: str) -> str:
         raise LoadError(f"not {encoding} text", where=f"{source}:{line}:1") from error
 
 
-def _split(text: str, source: str) -> Iterator[_Chunk]:
-    """The stretches between `---` lines that hold more than comments."""
+def _split(text: str, source: str) -> Iterator[_Chunk | LoadError]:
+    """The parts between `---` lines, and separators that are none."""
     start, line = 0, 1
-    ends = (found.start() + 1 for found in _SEPARATOR.finditer(text))
-    for end in chain(ends, (len(text),)):
-        part = text[start:end]
-        # Directives (`%YAML 1.1`) belong to the document after the separator.
-        if part and not _DIRECTIVES.fullmatch(part.removeprefix("---")):
-            yield _Chunk(part, source, line)
-        line += part.count("\n")
-        start = end
+    is_first = text.startswith("---")
+    separators = ((found.start() + 1, found.end() + 1) for found in _SEPARATOR.finditer(text))
+    for begin, end in chain(((0, text.find("\n") + 1),) if is_first else (), separators):
+        trailing = text[begin + 3 : end].strip(BLANK)
+        is_valid = not trailing or trailing[0] == "#"
+        if begin > start:
+            yield _Chunk(text[start:begin], source, line)
+        line += text.count("\n", start, begin)
+        # Like kubectl, a separator with nothing before it is part of what follows.
+        start = begin if is_valid and begin == start else end
+        if not is_valid:
+            message = f"invalid YAML document separator: expected a comment, not {trailing[:40]!r}"
+            yield LoadError(message, where=f"{source}:{line}:4")
+        line += start > begin
+    if start < len(text):
+        yield _Chunk(text[start:], source, line)
+
+
+def _read_chunk(chunk: _Chunk) -> Document | None:
+    """The document of a part; None where it is empty."""
+    content = _CONTENT.search(chunk.text)
+    if content is None:
+        return None
+    document = _read_json(chunk) or _read_yaml(chunk)
+    is_plain = content[1] is not None and content[1] not in BLANK
+    if document is not None and not is_plain and _holds_only_comments(chunk.text):
+        raise YamlFault(
+            "behind a comment that ends with another line break than a line feed: kubectl applies "
+            "this, and Kyverno does not see it",
+            document.line - chunk.line,
+        )
+    return document
+
+
+def _holds_only_comments(text: str) -> bool:
+    """Whether a part is empty for Kyverno, which knows one line break."""
+    lines = (line.strip(BLANK) for line in text.split("\n"))
+    return all(not line or line[0] == "#" for line in lines)
 
 
 def _read_json(chunk: _Chunk) -> Document | None:
     """The fast way for JSON; None where the text turns out to be YAML that begins like it."""
-    text = chunk.text.removeprefix("---")
-    body_text = text.lstrip()
-    if body_text[:1] not in ("{", "["):
+    text = chunk.text
+    begin = _BEFORE_JSON.match(text)
+    if begin is None or _is_unlike_yaml(text):
         return None
+    body_text = text[begin.end() :]
     try:
         body = orjson.loads(body_text)
     except orjson.JSONDecodeError:
         return None
-    body = _settle(body, body_text)
-    return Document(body, chunk, chunk.line + text.count("\n", 0, len(text) - len(body_text)))
+    return Document(_settle(body, body_text), chunk, chunk.line + text.count("\n", 0, begin.end()))
+
+
+def _is_unlike_yaml(text: str) -> bool:
+    """Whether YAML may read JSON otherwise."""
+    return (
+        "\r" in text
+        or "\x7f" in text
+        or (not text.isascii() and _ODD_CHARACTER.search(text) is not None)
+        or ("\\" in text and _ODD_ESCAPE.search(text) is not None)
+        or _LATE_COLON.search(text) is not None
+        # Behind the value, a tab begins no token.
+        or "\t" in text[len(text.rstrip()) :]
+    )
+
+
+def _read_yaml(chunk: _Chunk) -> Document | None:
+    block = read_block_lines(chunk.text)
+    if block is not None:
+        body, line = block
+        return Document(body, chunk, chunk.line + line)
+    # Loaded on first use: it takes a tenth of the time of a small run.
+    from lictor.lang.yaml.build import build_yaml
+
+    built = build_yaml(chunk.text)
+    if built is None or built.body is None:
+        return None
+    return Document(built.body, chunk, chunk.line + built.line, built.duplicates)
 
 
 def _settle(body: Json, text: str) -> Json:
@@ -173,36 +253,6 @@ def read_object(body: Json, source: str) -> Document | LoadError:
         return chunk.locate(fault)
 
 
-def _read_chunk(chunk: _Chunk) -> Iterator[Document]:
-    document = _read_json(chunk)
-    if document is not None:
-        yield document
-        return
-    block = read_block_lines(chunk.text)
-    if block is not None:
-        body, line = block
-        yield Document(body, chunk, chunk.line + line)
-        return
-    yield from _read_nodes(chunk)
-
-
-def _read_nodes(chunk: _Chunk) -> Iterator[Document]:
-    """The documents of a stretch, read by libyaml."""
-    # Loaded on first use: it takes a tenth of the time of a small run.
-    from lictor.lang.yaml.build import Builder
-    from lictor.lang.yaml.nodes import check_aliases, compose
-
-    may_alias = "*" in chunk.text and "&" in chunk.text
-    for index, root in enumerate(compose(chunk.text)):
-        if may_alias:
-            check_aliases(root)
-        builder = Builder()
-        body = builder.build(root)
-        if body is not None:
-            line = chunk.line + root.start_mark.line
-            yield Document(body, chunk, line, index, builder.duplicates)
-
-
 def read_documents(data: str | bytes, source: str) -> Iterator[Document | LoadError]:
     """The documents of a file in order; one that is broken comes as the error that says why."""
     try:
@@ -210,11 +260,28 @@ def read_documents(data: str | bytes, source: str) -> Iterator[Document | LoadEr
     except LoadError as error:
         yield error
         return
+    if text[:_PEEKED].lstrip(BLANK).startswith("{"):
+        # It uses this module.
+        from lictor.load.json_stream import read_json_stream
+
+        yield from read_json_stream(text, source)
+    else:
+        yield from read_parts(text, source)
+
+
+def read_parts(text: str, source: str) -> Iterator[Document | LoadError]:
+    """The documents of a text, which is YAML whatever it begins with."""
     for chunk in _split(text, source):
+        if isinstance(chunk, LoadError):
+            yield chunk
+            continue
         try:
-            yield from _read_chunk(chunk)
+            document = _read_chunk(chunk)
         except YamlFault as fault:
             yield chunk.locate(fault)
+        else:
+            if document is not None:
+                yield document
 
 
 def iter_documents(data: str | bytes, source: str) -> Iterator[Document]:

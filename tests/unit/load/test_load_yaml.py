@@ -1,5 +1,7 @@
 """YAML as Kubernetes reads it: what sigs.k8s.io/yaml 1.6 answered, as tables."""
 
+import time
+
 import pytest
 
 from lictor.errors import LoadError
@@ -60,6 +62,28 @@ def read_one(text):
         (".5", 0.5),
         ("+.5", 0.5),
         ("._5", "._5"),
+        (".0_5", 0.05),
+        (".0_0", 0),
+        (".1_1e1_0", 1100000000),
+        (".5_", ".5_"),
+        (".5__5", ".5__5"),
+        ("0b-0", 0),
+        ("0b+1", 1),
+        ("0_b-0", 0),
+        ("0b-1_", -1),
+        ("-0b1", -1),
+        ("-0b+1", "-0b+1"),
+        ("0B-0", "0B-0"),
+        ("! 12", "12"),
+        ('! "true"', "true"),
+        ('! ""', ""),
+        ("! ~", "~"),
+        ("&a ! 12", "12"),
+        ("! &a 12", "12"),
+        ("!\n  12", "12"),
+        ("true  ", True),
+        ("12 # c", 12),
+        ("x ' ", "x '"),
         (".", "."),
         ("9223372036854775807", 9223372036854775807),
         ("9223372036854775808", 9223372036854775808.0),
@@ -141,13 +165,25 @@ def test_key(key, name):
         ("\ufeffa: 1", {"a": 1}),
         ("a: b\r\nc: d\r\n", {"a": "b", "c": "d"}),
         ("a: |\r\n  x\r\n", {"a": "x\n"}),
-        ("%YAML 1.1\n---\na: 1", {"a": 1}),
-        ("--- {a: 1}", {"a": 1}),
         ("a: 1\n...\n", {"a": 1}),
         ("a:\t1", {"a": 1}),
-        ('{"a":\t1, "b": [1e2, 2.0, 1.5]}', {"a": 1, "b": [100, 2, 1.5]}),
+        ('---\n{"a":\t1, "b": [1e2, 2.0, 1.5]}', {"a": 1, "b": [100, 2, 1.5]}),
         ('{"a": 12345678901234567890}', {"a": 12345678901234567890.0}),
-        ('{"a": "\\ud83d\\ude00"}', {"a": "😀"}),
+        ('{"a": "😀"}', {"a": "😀"}),
+        # Only the first document of a part counts.
+        ("a: 1\n...\nb: 2", {"a": 1}),
+        ("[a] ]", ["a"]),
+        ('# c\n{"a": 1}\n{"b": 2}', {"a": 1}),
+        ("a: &x 1\nb: &x 2\nc: *x", {"a": 1, "b": 2, "c": 2}),
+        ("a: &x [&x 1, *x]\nb: *x", {"a": [1, 1], "b": 1}),
+        ("{a: +:, b: [x:]}", {"a": "+:", "b": ["x:"]}),
+        ('a: "it\\\'s"', {"a": "it's"}),
+        ("# c\n\ufeffa: 1", {"\ufeffa": 1}),
+        ("a: 1\n---# c\n", {"a": 1}),
+        ("a: 1\n--- \u2003\n# c", {"a": 1}),
+        ("a: 1\u2028# c\u2028b: 2", {"a": 1, "b": 2}),
+        ("a: {? b : 1}", {"a": {"b": 1}}),
+        ("x: {~: 1}\nx: 2", {"x": 2}),
         ("{a: b}", {"a": "b"}),
         ("{}", {}),
     ],
@@ -183,8 +219,34 @@ DEEP = 300
         ("a: !!null foo", "f.yaml:1:4", "!!null"),
         ("a: !!binary '%%'", "f.yaml:1:4", "base64"),
         ("a:\n  <<: 1", "f.yaml:2:7", "map merge"),
-        ("a: &a [*a]", "f.yaml:1:4", "contains itself"),
-        ("a: *b", "f.yaml:1:4", "undefined alias"),
+        ("a: &a [*a]", "f.yaml:1:8", "contains itself"),
+        ("a: *b", "f.yaml:1:4", "unknown anchor 'b'"),
+        ("a: &a {b: [*a]}", "f.yaml:1:12", "contains itself"),
+        ("a: &a [{b: 1}]\nc: {<<: *a}", "f.yaml:2:9", "map merge"),
+        ("1: a\n'1': b", "f.yaml:2:1", "the same text"),
+        ("'true': a\ny: b", "f.yaml:2:1", "the same text"),
+        ("1: a\n1.0: b", "f.yaml:2:1", "the same text"),
+        ("a: {1: x}\n<<: {'1': x}\n1: x", "f.yaml:3:1", "the same text"),
+        ("--- {a: 1}", "f.yaml:1:4", "separator"),
+        ("a: 1\n---x\nb: 1", "f.yaml:2:4", "separator"),
+        ("%YAML 1.1\n---\na: 1", "f.yaml:2:1", "document start"),
+        ("# c\r%YAML 1.2\r---\ra: 1\r", "f.yaml:2:1", "incompatible"),
+        ("[a?b]", "f.yaml:1:2", "'?'"),
+        ('a: "\\/"', "f.yaml:1:4", "escape"),
+        ("[!!str, a]", "f.yaml:1:2", "behind the tag"),
+        ("a: !!timestamp x", "f.yaml:1:4", "!!timestamp"),
+        ("a: !!float 9223372036854775808", "f.yaml:1:4", "!!float"),
+        (f"a: {'x' * 200}\ufeff", "f.yaml:1:204", "byte order mark"),
+        ("\ufeff\ufeff\ufeffa: 1", "f.yaml:1:1", "byte order mark"),
+        # kubectl reads JSON where Kyverno reads YAML.
+        ('{"a": 1.0}', "f.yaml:1:7", "different values"),
+        ('{"a": "x\x85y"}', "f.yaml:1:1", "different values"),
+        ('{"a": "\\ud83d\\ude00"}', "f.yaml:1:", "escape code"),
+        ('{"a": 1}\n{"b": 2}', "f.yaml:2:1", "more than one JSON value"),
+        ('{"a": 1}\n---# c\n{"b": 2}', "f.yaml:1:9", "cannot read what follows"),
+        ('{"a": 1} # c', "f.yaml:1:9", "cannot read what follows"),
+        ("{}\n...\n", "f.yaml:1:3", "cannot read what follows"),
+        ("\t{}", "f.yaml:1:1", "cannot start any token"),
         ("a: [1,\n2", "f.yaml:3:1", ""),
         ("ok: 1\nb: c: d", "f.yaml:2:5", ""),
         ("\ta: 1", "f.yaml:1:1", ""),
@@ -214,6 +276,52 @@ def test_alias_bomb_is_refused(item):
         lines.append(f"a{level}: &a{level} {item.format(aliases)}")
     with pytest.raises(LoadError, match="excessive aliasing"):
         list(iter_documents("\n".join(lines), "f.yaml"))
+
+
+POD = '{"apiVersion": "v1", "kind": "Pod"}'
+
+
+@pytest.mark.parametrize("line_break", ["\r", "\x85", "\u2028", "\u2029"])
+@pytest.mark.parametrize("head", ["# x", "---\n# x", "a: 1\n---\n# x", "%TAG ! x"])
+def test_what_another_line_break_uncovers_is_never_left_out(head, line_break):
+    """kubectl applies the Pod; Kyverno sees a comment, unless something stands before it."""
+    found = list(read_documents(f"{head}{line_break}{POD}\n", "f.yaml"))
+    last = found[-1]
+    if isinstance(last, LoadError):
+        assert last.where.startswith("f.yaml:")
+    else:
+        assert last.body == {"apiVersion": "v1", "kind": "Pod"}
+
+
+HOSTILE = {
+    "tiny scalars": lambda size: "{" + "a," * size + "}",
+    "empty lines of a block scalar": lambda size: "a: |\n b\n" + "\n" * size + "c: [\n",
+    "words": lambda size: "a: " + "b " * size + ": c\n",
+    "colons": lambda size: "a: " + "b:" * size + " c\n",
+    "quotes": lambda size: "a: '" + "''" * size + "\n",
+    "blanks": lambda size: " " * size + "@\n",
+    "comments": lambda size: "#}\n" * size + "\r",
+    "dashes": lambda size: "- @\n" * size,
+    "marks": lambda size: "a: 1\n" + "---# \xa0\n" * size,
+    "colons before commas": lambda size: "[" + "a:," * size + "]",
+    "closing braces": lambda size: "{" + "}#" * size + "\n",
+}
+
+
+@pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
+def test_twice_the_text_takes_about_twice_the_time(make):
+    def measure(size):
+        text = make(size)
+        began = time.process_time()
+        found = list(read_documents(text, "f.yaml"))
+        assert found is not None
+        return time.process_time() - began
+
+    size = 20_000
+    measure(size)
+    small, large = (min(measure(each) for _ in range(3)) for each in (size, 4 * size))
+    # Quadratic time would be 16 times as much.
+    assert large < 9 * small + 0.05
 
 
 def test_alias_chain_is_too_deep():
@@ -275,7 +383,7 @@ def test_position_in_json():
     [
         ("a: 1\nb: 2\na: 3", (("a", 3, 1),)),
         ("x: {a: 1, a: 2}", (("a", 1, 11),)),
-        ("1: a\n'1': b", (("1", 2, 1),)),
+        ("1: a\n0x1: b", (("1", 2, 1),)),
         ("<<: {a: 1}\na: 2", ()),
         ("a: {b: 1}\nc: {b: 1}", ()),
     ],

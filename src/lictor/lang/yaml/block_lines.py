@@ -8,6 +8,7 @@ and the reader that knows all of YAML is asked.
 """
 
 import re
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from lictor.lang.yaml.scalars import CAREFUL, MEANINGFUL, read_plain, resolve_plain
@@ -25,9 +26,11 @@ _MOST_COLUMNS: Final = 150
 _LONGEST_KEY: Final = 250
 _KEY: Final = rf"(?:[A-Za-z_(]|[=^<+](?=\())[A-Za-z0-9_./:()*$-]{{0,{_LONGEST_KEY}}}"
 # What stands before a block scalar in its line.
+# re: linear - tried at one place of a line
 _HEAD = re.compile(rf"( *)(- +)?(?:({_KEY}): +)?")
-# A block scalar behind its head: its lines are as deep as the first one, or empty.
-_BLOCK = re.compile(r"(?<= )([|>])([-+]?) *+\n(\n*+( +)[!-~][ -~]*+\n(?:\4 *+[!-~][ -~]*+\n|\n)*+)")
+# The rest of that line, and the indentation of the first line that is not empty.
+_BLOCK = re.compile(r"(?<= )([|>])([-+]?) *\n(?=\n*( +)[!-~])")
+# re: linear - tried at one place behind each block
 _BLANKS = re.compile(r" +\n")
 # Before a block scalar that was put into one line, and in the place of its line feeds: nothing that
 # YAML may hold.
@@ -36,26 +39,30 @@ _LINE_FEED_MARK: Final = "\x03"
 _LINE_FEED: Final = "\n"
 # The end of a line that is folded, and the empty lines behind it.
 _FOLD = re.compile(r"(?<=[^\n])\n(\n*)")
+# re: linear - no part of it can match in two ways, so that failing costs no more
 _LINE = re.compile(
     rf"""
-    (?P<indent>[ ]{{0,{_MOST_COLUMNS}}}+)
-    (?P<dash>-[ ]{{1,9}}+)?
-    (?:(?P<key>{_KEY}):(?:[ ]++|$))?
+    (?P<indent>[ ]{{0,{_MOST_COLUMNS}}})(?![ ])
+    (?P<dash>-[ ]{{1,9}}(?![ ]))?
+    (?:(?P<key>{_KEY}):(?:[ ]+(?![ ])|$))?
     (?:
-        "(?P<double>[ !#-\[\]-~]*+)"
-        | '(?P<single>(?:[ -&(-~]++|'')*+)'
+        "(?P<double>[ !#-\[\]-~]*)"
+        | '(?P<single>[ -&(-~]*(?:''[ -&(-~]*)*)'
         | (?P<empty>\{{\}}|\[\])
-        | {_BLOCK_MARK}(?P<block>[ -~{_LINE_FEED_MARK}]*+)
+        | {_BLOCK_MARK}(?P<block>[ -~{_LINE_FEED_MARK}]*)
         | (?P<plain>
             (?:[A-Za-z0-9_/.+~$(]|-(?=[!-~]))
             # A colon before a blank ends a key, and a number sign behind one begins a comment.
-            (?:[!-9;-~]++|:(?=[!-~])|[ ]++(?=[!-"$-~]))*+
+            [!-9;-~]*(?::(?=[!-~])[!-9;-~]*)*
+            (?:[ ]+(?=[!-"$-~])[!-9;-~]*(?::(?=[!-~])[!-9;-~]*)*)*
         )
     )?
-    [ ]*+(?:(?<![^ ])\#[ -~]*+)?
+    [ ]*(?:(?<![^ ])\#[ -~]*)?
     """,
     re.VERBOSE,
 )
+# A way back for each word of a line costs 200 bytes.
+_LONGEST_LINE: Final = 1 << 20
 # Below every level but that of the end of the stack: no collection is open there.
 _UNUSUAL: Final[_Line] = (-1, 0, "", None)
 _BOTTOM: Final = -2
@@ -71,7 +78,7 @@ def read_block_lines(text: str) -> tuple[JsonObject, int] | None:
     if _BLOCK_MARK in text or not text.endswith("\n"):
         return None
     if "|" in text or ">" in text:
-        text = _BLOCK.sub(_shorten_block, text)
+        text = _shorten_blocks(text)
     lines = text.split("\n")
     if lines[0] == "---":
         lines[0] = ""
@@ -137,24 +144,41 @@ class _Lines(dict[str, _Line | None]):
 _LINES = _Lines()
 
 
-def _shorten_block(found: re.Match[str]) -> str:
-    """A block scalar as one line; left as it is where it is unusual."""
-    style, chomping, content, indent = found.groups()
+def _shorten_blocks(text: str) -> str:
+    """Block scalars as one line each; left as they are where they are unusual."""
+    parts: list[str] = []
+    written = position = 0
+    while (found := _BLOCK.search(text, position)) is not None:
+        after = _compile_after(len(found[3])).search(text, found.end())
+        position = after.start() if after else len(text)
+        body = _shorten_block(found, text[found.end() : position])
+        # A line of blanks may belong to it.
+        if body is not None and not _BLANKS.match(text, position):
+            parts += text[written : found.start()], body
+            written = position
+    return "".join((*parts, text[written:])) if parts else text
+
+
+@lru_cache(maxsize=_MOST_COLUMNS)
+def _compile_after(indent: int) -> re.Pattern[str]:
+    """The beginning of a line that is none of a block scalar."""
+    # re: linear - looks at one line from its beginning
+    return re.compile(rf"^(?!\n| {{{indent}}} *[!-~][ -~]*\n)", re.MULTILINE)
+
+
+def _shorten_block(found: re.Match[str], content: str) -> str | None:
+    style, chomping, indent = found.groups()
     text, begin = found.string, found.start()
     head = _HEAD.fullmatch(text, text.rfind("\n", 0, begin) + 1, begin)
     # It has to stand deeper than the mapping or sequence that it belongs to.
     if head is None or len(indent) <= len(head[1]) + (len(head[2] or "") if head[3] else 0):
-        return found[0]
-    # A line of blanks may belong to it. That is no part of the pattern: it would look through all
-    # that follows again for each head inside.
-    if _BLANKS.match(text, found.end()):
-        return found[0]
+        return None
     lines = [line[len(indent) :] for line in content.split("\n")]
     body = "\n".join(lines).rstrip("\n")
     if style == ">":
         # Lines that are indented further are not folded.
         if any(line.startswith(" ") for line in lines):
-            return found[0]
+            return None
         body = _FOLD.sub(lambda breaks: breaks[1] or " ", body)
     if chomping != "-":
         ends = len(content) - len(content.rstrip("\n"))
@@ -164,7 +188,7 @@ def _shorten_block(found: re.Match[str]) -> str:
 
 def _take_apart(line: str) -> _Line | None:
     """None for blank lines and comments."""
-    found = _LINE.fullmatch(line)
+    found = _LINE.fullmatch(line) if len(line) <= _LONGEST_LINE else None
     if found is None:
         return _UNUSUAL
     indent, dash, key = found.group("indent", "dash", "key")

@@ -23,6 +23,7 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str], int | float]], ...] = (
     (re.compile(r"0x[0-9a-fA-F]+"), lambda text: int(text[2:], 16)),
     # Not `012`, which is text.
     (
+        # re: linear - tried on a whole scalar, once for each alternative
         re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?"),
         float,
     ),

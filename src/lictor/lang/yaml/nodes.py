@@ -1,38 +1,29 @@
-"""Text into YAML nodes: the part that libyaml does, made safe against what would crash it."""
+"""Text into YAML nodes: where each value of a document stands."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from yaml._yaml import CParser
 from yaml._yaml import Mark as ParserMark
 from yaml.error import Mark, MarkedYAMLError, YAMLError
-from yaml.events import CollectionEndEvent, CollectionStartEvent
+from yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    DocumentEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    StreamEndEvent,
+)
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from lictor.lang.yaml.dialect import YamlEvent, has_bare_tag
 from lictor.lang.yaml.plain_json import MAX_DEPTH, YamlFault
 
-# libyaml's composer recurses on the C stack: a document that could nest deeper than this is
-# measured first, without recursion.
-_UNSUSPICIOUS: Final = 1000
-
-# The tag of a scalar in quotes. A plain scalar has none (None): what it means is settled later.
-QUOTED: Final = "quoted"
-
-
-class _Composer(CParser):
-    """libyaml without PyYAML's resolver, which costs more than all the rest."""
-
-    def resolve(self, kind: type[Node], value: str | None, implicit: object) -> str | None:  # noqa: ARG002
-        if kind is ScalarNode and isinstance(implicit, tuple) and not implicit[0]:
-            return QUOTED
-        return None
-
-    def descend_resolver(self, current_node: Node | None, current_index: object) -> None:
-        """No tag depends on where its node stands."""
-
-    def ascend_resolver(self) -> None:
-        """See `descend_resolver`."""
+# The tag of a scalar that is text, in quotes or by the tag `!`. A plain scalar has none (None):
+# what it means is settled later.
+TEXT: Final = "text"
 
 
 def point_at(mark: Mark | ParserMark | None, message: str) -> YamlFault:
@@ -40,7 +31,8 @@ def point_at(mark: Mark | ParserMark | None, message: str) -> YamlFault:
     return YamlFault(message, mark.line, mark.column) if mark else YamlFault(message)
 
 
-def _locate(error: YAMLError) -> YamlFault:
+def locate(error: YAMLError) -> YamlFault:
+    """An error of libyaml's as a fault."""
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         message = error.problem or error.context or "not YAML"
@@ -48,42 +40,57 @@ def _locate(error: YAMLError) -> YamlFault:
     return YamlFault(getattr(error, "reason", "") or "not YAML")
 
 
-def measure_nesting(text: str) -> int:
-    """How deep collections nest in a text, without recursion."""
-    deepest = depth = 0
-    parser = _Composer(text)
-    while parser.check_event():
-        event = parser.get_event()
-        if isinstance(event, CollectionStartEvent):
-            depth += 1
-            deepest = max(deepest, depth)
-            if depth > MAX_DEPTH:
-                raise point_at(event.start_mark, f"nested deeper than {MAX_DEPTH} levels")
-        elif isinstance(event, CollectionEndEvent):
-            depth -= 1
-    return deepest
-
-
-def _is_suspicious(text: str) -> bool:
-    """Could this nest deep? Each level takes an opening bracket, or a character of one line."""
-    if len(text) < _UNSUSPICIOUS:
-        return False
-    brackets = text.count("[") + text.count("{") - text.count("[]") - text.count("{}")
-    return brackets > _UNSUSPICIOUS or max(map(len, text.split("\n"))) > _UNSUSPICIOUS
-
-
 def compose(text: str) -> Iterator[Node]:
     """The documents of a text as nodes. Raises YamlFault at the first that is broken."""
     try:
-        if _is_suspicious(text):
-            measure_nesting(text)
-        composer = _Composer(text)
-        while composer.check_node() and (node := composer.get_node()) is not None:
-            yield node
+        parser = CParser(text)
+        parser.get_event()
+        while not isinstance(parser.get_event(), StreamEndEvent):
+            yield _compose_document(parser.get_event, text)
     except YAMLError as error:
-        raise _locate(error) from error
+        raise locate(error) from error
     except UnicodeEncodeError as error:
         raise YamlFault("not valid Unicode") from error
+
+
+def _compose_document(following: Callable[[], YamlEvent], text: str) -> Node:
+    anchors: dict[str, Node] = {}
+    parts: list[list[Node]] = [[]]
+    open_nodes: list[Node] = []
+    while not isinstance(event := following(), DocumentEndEvent):
+        if isinstance(event, CollectionEndEvent):
+            node, held = open_nodes.pop(), parts.pop()
+            is_mapping = isinstance(node, MappingNode)
+            node.value = list(zip(held[::2], held[1::2], strict=True)) if is_mapping else held
+            node.end_mark = event.end_mark
+            continue
+        if isinstance(event, AliasEvent):
+            if event.anchor not in anchors:
+                raise point_at(event.start_mark, f"unknown anchor '{event.anchor}' referenced")
+            parts[-1].append(anchors[event.anchor])
+            continue
+        node = _make_node(event, text)
+        parts[-1].append(node)
+        # Of an anchor that stands twice, the last one before an alias counts.
+        if event.anchor is not None:
+            anchors[event.anchor] = node
+        if isinstance(event, CollectionStartEvent):
+            open_nodes.append(node)
+            parts.append([])
+            if len(open_nodes) > MAX_DEPTH:
+                raise point_at(event.start_mark, f"nested deeper than {MAX_DEPTH} levels")
+    return parts[0][0]
+
+
+def _make_node(event: YamlEvent, text: str) -> Node:
+    start, end = event.start_mark, event.end_mark
+    if isinstance(event, ScalarEvent):
+        tag: YamlEvent = event.tag
+        if tag is None and (not event.implicit[0] or has_bare_tag(text, event)):
+            tag = TEXT
+        return ScalarNode(tag, event.value, start, end, event.style)
+    kind = MappingNode if isinstance(event, MappingStartEvent) else SequenceNode
+    return kind(event.tag, [], start, end, event.flow_style)
 
 
 def _children(node: Node) -> list[Node]:
@@ -92,10 +99,11 @@ def _children(node: Node) -> list[Node]:
     return list(node.value) if isinstance(node, SequenceNode) else []
 
 
-def _allowed_share(size: int) -> float:
-    """How much of a document may come from aliases: nearly all of a small one, little of a big."""
+def is_excessive(aliased: int, size: int) -> bool:
+    """Whether too much of a document comes from aliases; of a large one, less may."""
     few, many = 400_000, 4_000_000
-    return 0.99 - 0.89 * (min(max(size, few), many) - few) / (many - few)
+    allowed = 0.99 - 0.89 * (min(max(size, few), many) - few) / (many - few)
+    return aliased > 100 and size > 1000 and aliased / size > allowed
 
 
 def check_aliases(root: Node) -> None:
@@ -119,7 +127,7 @@ def check_aliases(root: Node) -> None:
             stack.extend((child, False) for child in _children(node))
     size = sizes[id(root)]
     aliased = size - len(sizes)
-    if aliased > 100 and size > 1000 and aliased / size > _allowed_share(size):
+    if is_excessive(aliased, size):
         raise YamlFault("document contains excessive aliasing")
 
 

@@ -38,14 +38,14 @@ def settle_json(value: Json) -> Json:
     return settle(value)
 
 
-def check_depth(value: Json) -> None:
+def check_depth(value: Json, most: int = MAX_DEPTH) -> None:
     """Raise YamlFault for JSON that is nested too deep to walk."""
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(most + 1):
         level = [item for holder in level for item in _contents(holder)]
         if not level:
             return
-    raise YamlFault(f"nested deeper than {MAX_DEPTH} levels")
+    raise YamlFault(f"nested deeper than {most} levels")
 
 
 def cut_depth(value: Json, levels: int) -> None:

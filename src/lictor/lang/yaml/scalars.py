@@ -29,6 +29,10 @@ _WORDS: dict[str, Json] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))")
+# Kubernetes' reader takes the digits behind the prefix for a number of their own, sign included.
+_BINARY = re.compile(r"(-?)0b([-+]?)([01]+)")
+# Digits with underscores between them, in a number that begins with its point.
+_POINT_FLOAT = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _BASES = (16, 2, 8, 10)
 
@@ -54,7 +58,7 @@ def settle_integer(number: float) -> Json:
 def _read_integer(text: str) -> int | None:
     found = _INTEGER.fullmatch(text)
     if found is None:
-        return None
+        return _read_signed_binary(text)
     digits = next((i for i in range(4) if found[i + 2] is not None), 3)
     # Nothing longer than this fits 64 bits, and Python refuses to read very long ones.
     if len(found[digits + 2].lstrip("0")) > 64:
@@ -65,14 +69,26 @@ def _read_integer(text: str) -> int | None:
     return number if fits else None
 
 
+def _read_signed_binary(text: str) -> int | None:
+    found = _BINARY.fullmatch(text)
+    if found is None or (found[1] and found[2]) or len(found[3].lstrip("0")) > 64:
+        return None
+    number = int(found[3], 2)
+    number = -number if "-" in (found[1], found[2]) else number
+    return number if -_INT64 <= number < _INT64 else None
+
+
 def _read_number(text: str) -> int | float | None:
-    plain = text.replace("_", "") if text[0] != "." else text
-    if plain[:1] != ".":
+    plain = text.replace("_", "")
+    if text[0] == ".":
+        if _POINT_FLOAT.fullmatch(text) is None:
+            return None
+    else:
         number = _read_integer(plain)
         if number is not None:
             return number
-    if _FLOAT.fullmatch(plain) is None:
-        return None
+        if _FLOAT.fullmatch(plain) is None:
+            return None
     value = float(plain)
     return None if math.isinf(value) else value
 
@@ -116,7 +132,14 @@ def _expect(kinds: tuple[type, ...]) -> Callable[[str], Json]:
 
 
 def _read_float(text: str) -> Json:
-    return float(_expect((int, float))(text))
+    number = _expect((int, float))(text)
+    if type(number) is int and number >= _INT64:
+        raise ValueError
+    return float(number)
+
+
+def _read_timestamp(text: str) -> Json:
+    raise ValueError(f"the tag !!timestamp is not supported: write {text!r} without it")
 
 
 def _read_binary(text: str) -> str:
@@ -133,6 +156,7 @@ _TAGGED: dict[str, Callable[[str], Json]] = {
     f"{_YAML}bool": _expect((bool,)),
     f"{_YAML}null": _expect((type(None),)),
     f"{_YAML}binary": _read_binary,
+    f"{_YAML}timestamp": _read_timestamp,
 }
 
 
