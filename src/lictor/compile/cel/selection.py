@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from lictor.evaluate.cel.context import CelContext
 from lictor.lang.watch import watch_nothing
 from lictor.match.combine import asked_within, remember
@@ -18,8 +20,28 @@ def select_constrained(
     """The requests that the constraints take; without constraints, none."""
     if constraints is None:
         return select_none
-    select = compile_constraints(constraints, around.resource_names, watch=around.watch_rule(""))
+    watch = around.watch_rule("")
+    select_any = compile_constraints(constraints, around.resource_names, watch=watch)
+
+    def select(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
+        if not kind.is_bookkeeping:
+            return select_any(kind, subresource, operation)
+        naming = _without_wildcards(constraints)
+        if not naming.resource_rules:
+            return None
+        select_named = compile_constraints(naming, around.resource_names, watch=watch)
+        return select_named(kind, subresource, operation)
+
     return remember(asked_within(ref.namespace, select) if ref.namespace else select)
+
+
+def _without_wildcards(constraints: MatchResources) -> MatchResources:
+    """The constraints as Events, Leases and reports meet them: a wildcard does not mean these."""
+    rules = (
+        replace(rule, resources=tuple(name for name in rule.resources if name[:1] != "*"))
+        for rule in constraints.resource_rules
+    )
+    return replace(constraints, resource_rules=tuple(rule for rule in rules if rule.resources))
 
 
 def bound_constrained(

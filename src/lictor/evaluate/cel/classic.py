@@ -17,6 +17,7 @@ from lictor.evaluate.cel.validations import (
     compile_decisions,
     decide_with_params,
     list_decision_texts,
+    require_validations,
 )
 from lictor.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.lang.cel.environment import kubernetes_environment
@@ -28,6 +29,7 @@ from lictor.model.result import Result, Status
 
 def compile_cel_check(cel: Cel, rule: Rule, setting: RuleContext, around: CelContext) -> Check:
     """The check of a rule with `validate.cel`."""
+    require_validations(cel.expressions, cel.audit_annotations, "validate.cel.expressions")
     message = rule.validate.message if rule.validate is not None else ""
     validations = [
         each if each.message else replace(each, message=message) for each in cel.expressions

@@ -9,13 +9,12 @@ from lictor.evaluate.cel.views import RequestViews
 from lictor.evaluate.verify_images.outcome_cache import OutcomeCache
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.cel.host import (
-    BLOCKED_HOSTS,
-    BLOCKED_NETWORKS,
     AuthorizerCheck,
     AuthorizerDecision,
     HostFunctions,
     HttpCall,
 )
+from lictor.lang.networks import BLOCKED_HOSTS, BLOCKED_NETWORKS
 from lictor.lang.url import escape_segment
 from lictor.lang.watch import WatchRule, watch_nothing
 from lictor.model.cel_policy import CelException
@@ -60,7 +59,9 @@ class _Reader(msgspec.Struct, frozen=True):
     own: str
 
     def image_data(self, reference: str) -> JsonObject:
-        return self.lookups.image_data(reference, RegistryAccess(namespace=self.own))
+        return self.lookups.image_data(
+            reference, RegistryAccess(namespace=self.own, named=frozenset())
+        )
 
     def authorize(self, question: AuthorizerCheck) -> AuthorizerDecision:
         """What the API server's own authorizers say."""

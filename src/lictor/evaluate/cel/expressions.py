@@ -28,6 +28,7 @@ Holds: TypeAlias = Callable[[Activation], bool]
 
 # What an expression may fail with at run time; anything else is a fault of ours.
 UNDECIDED = (EvaluationError, LookupFailedError)
+_USED = re.compile(r"\bvariables\s*\.\s*(?:\?\s*)?(\w+)")
 
 
 class ExpressionCompiler(msgspec.Struct, frozen=True):
@@ -89,17 +90,18 @@ class ExpressionCompiler(msgspec.Struct, frozen=True):
 
     def _watch_variables(self, text: str) -> list[Evaluate]:
         """The variables that an expression uses, each by itself, for those who want to hear."""
-        used = [
-            variable
-            for name, variable in self.variables.declared.items()
-            if re.search(rf"\bvariables\s*\.\s*\??\s*{re.escape(name)}\b", text)
+        names = set(_USED.findall(text))
+        used: list[str] = []
+        # A variable uses those before it.
+        for name, variable in reversed(tuple(self.variables.declared.items())):
+            if name in names:
+                names.update(_USED.findall(variable.text))
+                used.append(f"variables.{name}")
+        return [
+            self.watch(name, partial(expression, host=self.host))
+            for name in reversed(used)
+            for expression in (compile_expression(name, self.environment, self.variables),)
         ]
-        shown = [each for variable in used for each in self._watch_variables(variable.text)]
-        for variable in used:
-            name = f"variables.{variable.name}"
-            expression = compile_expression(name, self.environment, self.variables)
-            shown.append(self.watch(name, partial(expression, host=self.host)))
-        return shown
 
     def _blame(self, text: str) -> str:
         """The variable because of which an expression does not compile; empty where it is none."""

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from lictor.errors import CompileError
 from lictor.evaluate.cel.expressions import ExpressionCompiler
 from lictor.lang.cel.environment import Activation, make_activation
+from lictor.lang.image_reference import list_named_registries
 from lictor.lang.signed_payload import expand_predicate_type
 from lictor.model.cel_policy import ImageValidatingSpec
 from lictor.model.image_validation import (
     Cosign,
     ImageAttestation,
     ImageAttestor,
-    ImageCredentials,
     KeylessSigner,
     Notary,
     SignerCertificate,
@@ -74,15 +74,21 @@ class WantedAttestation(msgspec.Struct, frozen=True):
     artifact_type: str = ""
 
 
-def build_access(credentials: ImageCredentials | None, namespace: str) -> RegistryAccess:
+def build_access(spec: ImageValidatingSpec, namespace: str) -> RegistryAccess:
     """With whose credentials registries are asked for a policy."""
+    globs = (each.glob for each in spec.match_image_references)
+    sources = (each.cosign.source for each in spec.attestors if each.cosign is not None)
+    repositories = (each.repository for each in sources if each is not None)
+    named = list_named_registries((*globs, *repositories))
+    credentials = spec.credentials
     if credentials is None:
-        return RegistryAccess(namespace=namespace)
+        return RegistryAccess(namespace=namespace, named=named)
     return RegistryAccess(
         tuple(credentials.providers),
         credentials.secrets,
         namespace,
         allow_insecure=credentials.allow_insecure_registry,
+        named=named,
     )
 
 

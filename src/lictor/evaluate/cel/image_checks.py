@@ -24,6 +24,7 @@ from lictor.evaluate.cel.image_verification import (
 from lictor.evaluate.cel.validations import NO_MESSAGE, Judge
 from lictor.evaluate.cel.views import View
 from lictor.lang.cel.environment import Activation, image_environment, make_activation
+from lictor.lang.image_reference import list_aliases
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.image_validation import (
     ImagesExpression,
@@ -139,13 +140,22 @@ def _compile_reference(
 ) -> Callable[[str], bool]:
     where = f"matchImageReferences[{index}]"
     if reference.glob:
-        return language.watch(where, compile_wildcard(reference.glob))
+        fits = compile_wildcard(reference.glob)
+        return language.watch(
+            where, lambda image: fits(image) or any(map(fits, list_aliases(image)))
+        )
     if not reference.expression:
         raise CompileError("either glob or expression must be set", where=where)
     holds = ExpressionCompiler(image_environment()).condition(
         reference.expression, f"{where}.expression"
     )
-    return language.watch(where, lambda image: holds(make_activation({"ref": image})))
+
+    def includes(image: str) -> bool:
+        # The canonical name alone: an expression may say which images are not meant.
+        names = dict.fromkeys((image, list_aliases(image)[0]))
+        return any(holds(make_activation({"ref": name})) for name in names)
+
+    return language.watch(where, includes)
 
 
 class ImagePolicyParts(msgspec.Struct, frozen=True):

@@ -155,7 +155,7 @@ class MutatingCheck(msgspec.Struct, frozen=True):
     matches: Holds | None
     change: Change
 
-    def run(self, case: Case, before: JsonObject, **others: Json) -> tuple[Result]:
+    def run(self, case: Case, before: JsonObject, /, **others: Json) -> tuple[Result]:
         """Change an object, seen with what the case shows but for some other values."""
         try:
             return self._run(case, before, others)

@@ -31,6 +31,9 @@ _OPERATIONS = ("list(JSONPatch)",)
 
 def compile_mutations(mutations: Sequence[Mutation], language: ExpressionCompiler) -> Change:
     """All changes, one after the other; each sees the object as those before it left it."""
+    if not mutations:
+        # The field may be misspelt: the policy must not look like one that has changed something.
+        raise CompileError("mutations: expected at least one, found none")
     patches = [
         compile_mutation(mutation, language, index) for index, mutation in enumerate(mutations)
     ]

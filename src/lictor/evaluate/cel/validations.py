@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from lictor.errors import CompileError
 from lictor.evaluate.cel.exceptions import ResultTemplate
 from lictor.evaluate.cel.expressions import (
     UNDECIDED,
@@ -119,6 +120,14 @@ def decide_with_params(
     return decide_case
 
 
+def require_validations(
+    validations: Sequence[CelExpression], annotations: Sequence[AuditAnnotation], field: str
+) -> None:
+    """Raise CompileError if a policy checks nothing: its field may be misspelt."""
+    if not validations and not annotations:
+        raise CompileError(f"{field}: expected at least one expression, found none")
+
+
 def list_decision_texts(
     conditions: Sequence[MatchCondition],
     variables: Sequence[CelVariable],
@@ -162,6 +171,7 @@ def compile_validations(
     rule: str,
 ) -> Judge:
     """The first expression that is false decides; errors are raised."""
+    require_validations(validations, annotations, "validations")
     made = tuple(_compile_validation(v, i, language) for i, v in enumerate(validations))
     annotate = compile_annotations(annotations, language)
     passed = template.make(rule, Status.PASS, "success")

@@ -33,7 +33,7 @@ class View:
             found = case.views[self._key] = make_activation(self._values(case.request))
         return found
 
-    def adding(self, case: Case, **values: Json) -> Activation:
+    def adding(self, case: Case, /, **values: Json) -> Activation:
         """The same with other values for some variables; converted anew."""
         return make_activation({**self._values(case.request), **values})
 

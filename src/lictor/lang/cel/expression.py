@@ -29,13 +29,21 @@ from lictor.lang.cel.growth import (
     measure_growth,
 )
 from lictor.lang.cel.host import NO_HOST_FUNCTIONS, HostFunctions, current_host
+from lictor.lang.cel.library import function_names
 from lictor.lang.cel.library.kubernetes_values import range_elements
 from lictor.lang.cel.native import Checker, interruption, remembered_error
-from lictor.lang.cel.rewriting import Rewritten, read_fields, read_tokens, rewrite_expression
-from lictor.lang.cel.transforms import build_maps_from_pairs, cut_loops, forgive
+from lictor.lang.cel.restrictions import (
+    NO_OPTIONALS,
+    Optionals,
+    check_restrictions,
+    refuse_optionals,
+    unwrap_optional,
+)
+from lictor.lang.cel.rewriting import Rewritten, read_fields, refuse_names, rewrite_expression
+from lictor.lang.cel.transforms import cut_loops, forgive, prepare_code
 from lictor.lang.cel.types import CelType, parse_type
 from lictor.lang.cel.values import emit
-from lictor.lang.cel.wire import bind_name, extract_expression, pack_expression, value_or_null
+from lictor.lang.cel.wire import bind_name, extract_expression, pack_expression
 from lictor.raw import Json
 
 
@@ -48,6 +56,7 @@ class CompiledVariable(msgspec.Struct, frozen=True):
     code: bytes
     uses: tuple["CompiledVariable", ...]
     growth: Growth = Growth()
+    optionals: Optionals = NO_OPTIONALS
 
     def closure(self) -> tuple["CompiledVariable", ...]:
         """The variables it needs, each after those that it uses, and itself."""
@@ -111,6 +120,7 @@ class Expression:
         "_is_heavy",
         "_is_steep",
         "_makes_lists",
+        "_may_return_optional",
         "_parts",
         "result_type",
         "text",
@@ -123,12 +133,15 @@ class Expression:
         code: bytes,
         parts: tuple[CompiledVariable, ...] = (),
         growth: Growth = NO_GROWTH,
+        optionals: Optionals = NO_OPTIONALS,
     ) -> None:
         self.text = text
         self.result_type = result_type
-        self._code = build_maps_from_pairs(code)
+        self._code = prepare_code(code)
         self._evaluate = self._load(self._code)
-        self._evaluate_large: Evaluate | None = None
+        # Its loops over maps are cut by a function in Python, which must not be given optionals.
+        self._evaluate_large = self._evaluate if optionals.is_nested else None
+        self._may_return_optional = optionals.layers > 0
         self._parts = parts
         self._is_steep = growth.degree > MAX_LARGE_DEGREE
         self._growth = growth
@@ -177,7 +190,7 @@ class Expression:
         if activation.is_large or self._makes_lists:
             evaluate = self._evaluate_large or self._load_large()
             range_elements.set(0)
-        return _settle(evaluate, activation, self._code)
+        return self._settle(evaluate, activation)
 
     def _refuse_long_work(self, activation: Activation) -> None:
         """Whoever must answer soon does not begin what nobody could interrupt."""
@@ -189,7 +202,7 @@ class Expression:
             with suppress(EvaluationError, SyntaxFaultError):
                 if self._evaluate_forgiving is None:
                     self._evaluate_forgiving = self._load(forgive(self._code))
-                return _settle(self._evaluate_forgiving, activation, self._code)
+                return self._settle(self._evaluate_forgiving, activation)
         for part in self._parts:
             self._blame(part, activation, error)
         raise error
@@ -205,39 +218,23 @@ class Expression:
                 message = f'composited variable "{part.name}" fails to evaluate: {inner}'
                 raise EvaluationError(message) from None
 
+    def _settle(self, evaluate: Evaluate, activation: Activation) -> Json:
+        try:
+            result = evaluate(activation.native)
+            if self._may_return_optional:
+                refuse_optionals(result)
+            value = result.plain_value()
+        except (RuntimeError, TypeError, ValueError, LookupError) as error:
+            raise _explain(str(error)) from None
+        if value is True or value is False:
+            return value
+        # The engine gives an error as a value whose content is a text.
+        if isinstance(value, str) and result.type().name() == "ERROR":
+            raise _explain(value)
+        return emit(value)
+
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
-
-
-def _settle(evaluate: Evaluate, activation: Activation, code: bytes) -> Json:
-    try:
-        result = evaluate(activation.native)
-        if b"optional" in code or b"_?" in code:
-            _refuse_optionals(result)
-        value = result.plain_value()
-    except (RuntimeError, TypeError, ValueError, LookupError) as error:
-        raise _explain(str(error)) from None
-    if value is True or value is False:
-        return value
-    # The engine gives an error as a value whose content is a text.
-    if isinstance(value, str) and result.type().name() == "ERROR":
-        raise _explain(value)
-    return emit(value)
-
-
-def _refuse_optionals(result: Json) -> None:
-    """An optional inside a map or a list: the engine dies of turning it into a plain value."""
-    inside = result.value()
-    items = inside.values() if isinstance(inside, dict) else inside
-    if not isinstance(inside, (dict, list)):
-        return
-    for item in items:
-        if not hasattr(item, "type"):
-            continue
-        # The engine has no name for the type of an optional there.
-        if item.type().name() == "ERROR":
-            raise ValueError("the answer holds an optional: end it with orValue() or value()")
-        _refuse_optionals(item)
 
 
 def compile_expression(
@@ -247,10 +244,9 @@ def compile_expression(
 
     The same text in the same environment with the same variables is compiled only once.
     """
-    code, kind, used = _check(text, environment, variables)
+    code, kind, used, optionals = _check(text, environment, variables)
     growth = _measure(code, used, text)
-    if kind.name == "optional_type":
-        code = value_or_null(code)
+    code, optionals = unwrap_optional(code, kind, optionals)
     parts = used if environment.names_variables else ()
     grown = (growth, *(each.growth for each in _closure(used)))
     most = Growth(
@@ -258,16 +254,17 @@ def compile_expression(
         max(each.degree for each in grown),
         max(each.work for each in grown),
     )
-    return _program(text, str(kind), _bind(code, used), parts, most)
+    return _program(text, str(kind), _bind(code, used), parts, most, optionals)
 
 
 def declare_variable(
     variables: Variables, name: str, text: str, environment: Environment
 ) -> Variables:
     """The variables and one more, which may use those before it as `variables.x`."""
-    code, kind, used = _check(text, environment, variables)
+    code, kind, used, optionals = _check(text, environment, variables)
     count = variables.counts.get(kind, 0)
-    variable = CompiledVariable(name, text, (kind, count), code, used, _measure(code, used, text))
+    growth = _measure(code, used, text)
+    variable = CompiledVariable(name, text, (kind, count), code, used, growth, optionals)
     return Variables(
         {**variables.declared, name: variable},
         {**variables.counts, kind: count + 1},
@@ -287,29 +284,20 @@ def serialize_expression(
 
 def _check(
     text: str, environment: Environment, variables: Variables
-) -> tuple[bytes, CelType, tuple[CompiledVariable, ...]]:
+) -> tuple[bytes, CelType, tuple[CompiledVariable, ...], Optionals]:
     rewritten, used = _rewrite(text, environment, variables)
     slots = uncommon_slots(variable.slot for variable in used)
-    code, kind = _checked(environment, slots, rewritten)
-    return code, kind, used
+    known = tuple((slot_name(each.slot), each.optionals) for each in used if each.optionals.layers)
+    code, kind, optionals = _checked(environment, slots, rewritten, known)
+    return code, kind, used, optionals
 
 
 def _rewrite(
     text: str, environment: Environment, variables: Variables
 ) -> tuple[Rewritten, tuple[CompiledVariable, ...]]:
-    _refuse_forbidden(text, environment)
+    refuse_names(text, environment.forbidden)
     rewritten = rewrite_expression(text, variables.names, environment.rewrites)
     return rewritten, variables.used_by(rewritten)
-
-
-def _refuse_forbidden(text: str, environment: Environment) -> None:
-    if not any(name in text for name in environment.forbidden):
-        return
-    tokens = read_tokens(text)
-    for before, token in zip((None, *tokens), tokens, strict=False):
-        if token.text in environment.forbidden and not (before and before.text == "."):
-            message = f"undeclared reference to '{token.text}'"
-            raise SyntaxFaultError(message, text=text, position=token.start)
 
 
 @lru_cache(maxsize=4096)
@@ -335,16 +323,21 @@ def _measure(code: bytes, used: tuple[CompiledVariable, ...], text: str) -> Grow
 
 def _name_part(part: CompiledVariable) -> Expression:
     """A variable by itself."""
-    code = value_or_null(part.code) if part.slot[0].name == "optional_type" else part.code
-    return _program(part.text, str(part.slot[0]), _bind(code, part.uses), part.uses)
+    code, optionals = unwrap_optional(part.code, part.slot[0], part.optionals)
+    bound = _bind(code, part.uses)
+    return _program(part.text, str(part.slot[0]), bound, part.uses, optionals=optionals)
 
 
 @lru_cache(maxsize=8192)
 def _checked(
-    environment: Environment, slots: frozenset[Slot], rewritten: Rewritten
-) -> tuple[bytes, CelType]:
+    environment: Environment,
+    slots: frozenset[Slot],
+    rewritten: Rewritten,
+    known: tuple[tuple[str, Optionals], ...],
+) -> tuple[bytes, CelType, Optionals]:
     checked = _serialized(environment, slots, rewritten)
-    return extract_expression(checked.code), checked.kind
+    optionals = check_restrictions(checked.code, checked.rewritten, dict(known), function_names)
+    return extract_expression(checked.code), checked.kind, optionals
 
 
 class _Serialized(msgspec.Struct, frozen=True):
@@ -362,7 +355,11 @@ def _serialized(
     environment: Environment, slots: frozenset[Slot], rewritten: Rewritten
 ) -> _Serialized:
     expression, checked = _compile(checker_for(environment, slots), rewritten, environment)
-    kind = parse_type(expression.return_type().name())
+    try:
+        kind = parse_type(expression.return_type().name())
+    except RuntimeError as error:
+        # Of a map whose keys cannot be keys.
+        raise syntax_fault(str(error), checked, ()) from None
     return _Serialized(expression.serialize(), kind, checked)
 
 

@@ -10,14 +10,8 @@ from typing import NoReturn
 import msgspec
 
 from lictor.errors import NotProvidedError
+from lictor.lang.networks import BLOCKED_HOSTS, BLOCKED_NETWORKS
 from lictor.raw import Json, JsonObject
-
-# Loopback, link-local (where clouds keep their metadata), private and shared address space.
-BLOCKED_NETWORKS = (
-    "127.0.0.0/8", "::1/128", "169.254.0.0/16", "fe80::/10", "10.0.0.0/8", "172.16.0.0/12",
-    "192.168.0.0/16", "fc00::/7", "100.64.0.0/10",
-)  # fmt: skip
-BLOCKED_HOSTS = ("metadata.google.internal", "metadata.internal")
 
 
 class HttpCall(msgspec.Struct, frozen=True):
@@ -80,7 +74,7 @@ class HostFunctions:
     `post_resource(api_version, resource, namespace, object)` answers what was created;
     `find_resource(api_version, kind)` answers (group, version, resource);
     `http(call)` answers (status code, JSON or None); whoever implements it must resolve names and
-    refuse addresses for which `library.http.find_blocked_network` finds one of `blocked_urls`;
+    refuse addresses for which `lang.networks.find_blocked_network` finds one of `blocked_urls`;
     `verify_signatures(image, attestors)` and `verify_attestations(image, attestation, attestors)`
     answer how many attestors vouch for it, `attestation_payload(image, attestation)` what it says;
     `choose(n)` answers a random number below n;

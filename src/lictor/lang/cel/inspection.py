@@ -1,9 +1,9 @@
-"""What is doubtful in an expression that compiles: unknown fields, mixed literals, bad constants.
+"""What is doubtful in an expression that compiles: unknown fields, bad constants.
 
 Kubernetes refuses such expressions, or warns of them, while the engine takes them as they are.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import msgspec
@@ -143,8 +143,6 @@ class _Inspector(msgspec.Struct):
                 return self._call(node, scope)
             case "comprehension":
                 return self._comprehend(node, scope)
-        if node.kind in {"list", "map"} and self._is_untyped(node):
-            self._check_literal(node)
         if node.kind == "map" and self.source is not None:
             self._check_object(node, find_object_form(node, self.source))
         for part in node.parts:
@@ -165,11 +163,6 @@ class _Inspector(msgspec.Struct):
             else:
                 self._report_type(issue.node, issue.message)
 
-    def _is_untyped(self, node: CelNode) -> bool:
-        # What was `Object{…}` or `JSONPatch{…}` has fields of any types.
-        place = self.rewritten.original_offset(self.tree.places.get(node.number, 0))
-        return self.rewritten.original[place : place + 1] in {"[", "{"}
-
     def _select(self, node: CelNode, form: Form | None, name: str) -> Form | None:
         if form is None or form.map is None:
             if form is not None and form.list is not None and not form.scalar:
@@ -181,11 +174,6 @@ class _Inspector(msgspec.Struct):
         return found
 
     def _call(self, node: CelNode, scope: Mapping[str, Form | None]) -> Form | None:
-        if node.name == "format" and len(node.parts) == 2 and node.parts[1].kind == "list":
-            # What is formatted may be of many types.
-            for part in (node.parts[0], *node.parts[1].parts):
-                self.visit(part, scope)
-            return None
         forms = [self.visit(part, scope) for part in node.parts]
         self._check_constant(node)
         if node.name in _COMPARISONS and len(forms) == 2:
@@ -254,22 +242,6 @@ class _Inspector(msgspec.Struct):
             parse(argument.value)
         except (ValueError, SyntaxFaultError):
             self._report(argument, told)
-
-    def _check_literal(self, node: CelNode) -> None:
-        groups = [node.parts] if node.kind == "list" else [node.parts[::2], node.parts[1::2]]
-        for group in groups:
-            for part, told in self._mixed(group):
-                self._report(part, told)
-
-    def _mixed(self, group: tuple[CelNode, ...]) -> Iterator[tuple[CelNode, str]]:
-        # An empty list or map fits any other, and so does an optional of the same.
-        solid = [part for part in group if part.kind not in {"list", "map"} or part.parts]
-        kinds = [self.tree.kinds.get(part.number) for part in solid]
-        for part, kind in zip(solid, kinds, strict=True):
-            if kind != kinds[0] and "optional_type" not in {
-                each.name for each in (kind, kinds[0]) if each
-            }:
-                yield part, f"expected type '{kinds[0]}' but found '{kind}'"
 
 
 def _name_scalar(form: Form | None) -> str:

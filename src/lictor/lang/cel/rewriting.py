@@ -8,7 +8,7 @@ about one, the value is made a map first.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -22,9 +22,12 @@ _STRING = "|".join((
     r"[rR][bB]'[^'\n]*'", r'[rR][bB]"[^"\n]*"',
     r"[bB]?'(?:\\.|[^\\'\n])*'", r'[bB]?"(?:\\.|[^\\"\n])*"',
 ))  # fmt: skip
+# re: linear - a text that is not closed is one sign, up to the end
 _TOKEN = re.compile(
+    # Most signs, as they take longest to be found behind all else.
+    r"[^\s\w'\"/]|"
     rf"(?P<space>\s+|//[^\n]*)|(?P<string>{_STRING})|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r"|(?P<number>\d[\w.]*(?:[eE][+-]?\d+)?)|(?P<sign>.)",
+    r"|(?P<number>\d[\w.]*(?:[eE][+-]?\d+)?)|(?P<sign>['\"].*|.)",
     re.DOTALL,
 )
 
@@ -50,10 +53,21 @@ def read_tokens(text: str) -> list[CelToken]:
 @lru_cache(maxsize=512)
 def _read_tokens(text: str) -> tuple[CelToken, ...]:
     return tuple(
-        CelToken(match.lastgroup or "sign", match.group(), match.start())
+        CelToken(match.lastgroup or "sign", match[0], match.start())
         for match in _TOKEN.finditer(text)
         if match.lastgroup != "space"
     )
+
+
+def refuse_names(text: str, forbidden: Collection[str]) -> None:
+    """Raise SyntaxFaultError where an expression uses a name that its authors may not use."""
+    if not any(name in text for name in forbidden):
+        return
+    tokens = read_tokens(text)
+    for before, token in zip((None, *tokens), tokens, strict=False):
+        if token.text in forbidden and not (before and before.text == "."):
+            message = f"undeclared reference to '{token.text}'"
+            raise SyntaxFaultError(message, text=text, position=token.start)
 
 
 def find_close(tokens: list[CelToken], index: int) -> int:

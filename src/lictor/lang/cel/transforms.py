@@ -150,6 +150,7 @@ _PIECE = 64
 # The start of a loop that builds a list or a map: its result is an empty one.
 _BUILDS = re.compile(rb'@result"(?s:.){1,2}(?:\x10(?s:.){1,5})?[:B]\x00')
 _INSERT = "cel.@mapInsert"
+_FORMAT = b"format"
 # The fields of a loop.
 _FIRST, _RANGE, _NAME, _START, _GOES_ON, _STEP, _RESULT, _SECOND = range(1, 9)
 
@@ -157,9 +158,21 @@ Loop = dict[int, bytes]
 Change = Callable[[Loop], bytes | None]
 
 
-def build_maps_from_pairs(code: bytes) -> bytes:
-    """The same expression, with maps made at the end of a loop and not entry by entry."""
-    return _change_loops(code, _pair_up) if _INSERT.encode() in code else code
+def prepare_code(code: bytes) -> bytes:
+    """The same expression, with maps made at the end of a loop and not entry by entry.
+
+    In it format() of bytes that are no UTF-8 is an error. The engine makes a text of them, of which
+    it cannot make a Python object: the process dies.
+    """
+    if _INSERT.encode() in code:
+        code = _change_loops(code, _pair_up)
+    return replace_parts(code, _check_format) if _FORMAT in code else code
+
+
+def _check_format(kind: int, message: bytes) -> bytes | None:
+    if kind != _CALL or dict(fields(message)).get(2) != _FORMAT:
+        return None
+    return make_call("string", make_call("bytes", field(_CALL, message)))
 
 
 def cut_loops(code: bytes) -> bytes:

@@ -6,7 +6,7 @@ from functools import lru_cache
 import msgspec
 
 from lictor.lang.cel.types import DYN, CelType
-from lictor.lang.cel.wire import fields
+from lictor.lang.cel.wire import fields, read_varints
 from lictor.raw import Json
 
 _PRIMITIVES = ("dyn", "bool", "int", "uint", "double", "string", "bytes")
@@ -141,7 +141,7 @@ def _read_call(number: int, message: bytes) -> CelNode:
 
 def _read_list(number: int, message: bytes) -> CelNode:
     items = tuple(_read_node(_message(value)) for key, value in fields(message) if key == 1)
-    # Which elements are optional: their type is not that of the list's elements.
+    # Which parts are optional: their type is not that of the list's elements or the map's values.
     optional = tuple(_varints(value for key, value in fields(message) if key == 2))
     return CelNode(number, "list", parts=items, value=optional)
 
@@ -149,21 +149,24 @@ def _read_list(number: int, message: bytes) -> CelNode:
 def _varints(values: Iterable[bytes | int]) -> Iterable[int]:
     for value in values:
         if isinstance(value, bytes):
-            yield from value
+            yield from read_varints(value)
         else:
             yield value
 
 
 def _read_map(number: int, message: bytes) -> CelNode:
     parts: list[CelNode] = []
+    optional: list[int] = []
     for key, value in fields(message):
         if key == 2:
             entry = dict(fields(_message(value)))
+            if entry.get(5):
+                optional.append(len(parts) + 1)
             parts += [
                 _read_node(_message(entry.get(3, b""))),
                 _read_node(_message(entry.get(4, b""))),
             ]
-    return CelNode(number, "map", parts=tuple(parts))
+    return CelNode(number, "map", parts=tuple(parts), value=tuple(optional))
 
 
 def _read_comprehension(number: int, message: bytes) -> CelNode:

@@ -104,6 +104,14 @@ def fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
         index += length
 
 
+def read_varints(packed: bytes) -> Iterator[int]:
+    """The numbers of a packed field."""
+    index = 0
+    while index < len(packed):
+        number, index = _read_varint(packed, index)
+        yield number
+
+
 def _payload(packed: bytes) -> bytes:
     for number, value in fields(packed):
         if number == 2 and isinstance(value, bytes):

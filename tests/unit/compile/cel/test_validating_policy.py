@@ -84,7 +84,7 @@ SKIPPED = ("", "skip", "skip")
             PASSED,
         ),
         (policy("true", variables=variables(n="object.nope")), PASSED),
-        (policy(), PASSED),
+        (policy(), ("", "error", "validations: expected at least one expression, found none")),
         (policy("request.kind.kind + request.resource.resource == 'Podpods'"), PASSED),
         (policy("request.object == object && oldObject == null && !request.dryRun"), PASSED),
         (policy("exceptions.allowedImages.size() == 0"), PASSED),

@@ -178,8 +178,8 @@ def label(**values):
         ([label(a="variables.m"), label(b="variables.n")], (), {"a": "1!", "b": "1"}),
         ([label(a="variables.n"), label(b="variables.m")], (), {"a": "1", "b": "1!"}),
         # What cannot be computed and is not asked for is not kept.
-        ([label(a='has(object.metadata.labels.x) ? variables.x : "0"', x='"y"'),
-          label(b='has(object.metadata.labels.x) ? variables.x : "0"')], (),
+        ([label(a='has(object.metadata.labels.x) ? string(variables.x) : "0"', x='"y"'),
+          label(b='has(object.metadata.labels.x) ? string(variables.x) : "0"')], (),
          {"a": "0", "x": "y", "b": "y"}),
     ],
 )  # fmt: skip

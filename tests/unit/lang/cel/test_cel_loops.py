@@ -43,7 +43,7 @@ LOOPS = [
     "object.none.map(x, x)",
     "object.none.transformMap(i, v, v)",
     "cel.bind(empty, [], empty + [1])",
-    "{'a': object.list.map(x, x), 'b': object.list}",
+    "{'a': object.list.map(x, x), 'b': object.list.map(x, x)}",
     "object.list.all(x, x.startsWith('n')) && object.numbers.exists_one(x, x == 1)",
     "[object.list.map(x, x == 'n0' ? object.numbers.filter(n, n == 0) : [])[0]]",
 ]

@@ -8,15 +8,14 @@ from lictor.errors import EvaluationError, FunctionError, LookupFailedError, Not
 from lictor.lang.cel.environment import kubernetes_environment, kyverno_environment
 from lictor.lang.cel.expression import compile_expression
 from lictor.lang.cel.host import (
-    BLOCKED_HOSTS,
-    BLOCKED_NETWORKS,
     AuthorizerCheck,
     AuthorizerDecision,
     HostFunctions,
     HttpCall,
 )
 from lictor.lang.cel.library.authorization import authorizer, request_resource
-from lictor.lang.cel.library.http import check_url, find_blocked_network
+from lictor.lang.cel.library.http import check_url
+from lictor.lang.networks import BLOCKED_HOSTS, BLOCKED_NETWORKS, find_blocked_network
 
 KYVERNO = kyverno_environment("mutating")
 BLOCKED = (*BLOCKED_NETWORKS, *BLOCKED_HOSTS)
@@ -85,7 +84,7 @@ def test_what_is_generated_is_handed_on():
     made = []
     world = HostFunctions(generate=lambda namespace, objects: made.append((namespace, objects)))
     assert evaluate(
-        "generator.apply('team', [{'kind': dyn('A'), 'n': dyn(1)}, object])",
+        "generator.apply('team', [dyn({'kind': dyn('A'), 'n': dyn(1)}), object])",
         world,
         object={"kind": "B"},
     )

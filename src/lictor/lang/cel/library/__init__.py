@@ -110,3 +110,9 @@ def runtime_overloads() -> tuple[Overload, ...]:
         *PATCH_OVERLOADS, *AUTHORIZER_OVERLOADS, *RESOURCE_OVERLOADS, *VERIFICATION_OVERLOADS,
         *ENVOY_OVERLOADS, *WEB_REQUEST_OVERLOADS, *TOKEN_OVERLOADS,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def function_names() -> frozenset[str]:
+    """The names of all functions that are written in Python."""
+    return frozenset(overload.name for overload in runtime_overloads())

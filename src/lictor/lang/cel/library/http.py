@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from ipaddress import ip_address, ip_network
 
 from lictor.crypto.json_web_token import decode_token, secret_key
 from lictor.errors import FunctionError, LookupFailedError
 from lictor.lang.cel.host import HttpCall, current_host
 from lictor.lang.cel.types import Overload, function, member
+from lictor.lang.networks import find_blocked_network
 from lictor.lang.url import GoUrl, parse_url
 from lictor.raw import Json, JsonObject
 
@@ -66,18 +66,6 @@ def check_url(text: str, blocked: tuple[str, ...], allowed: tuple[str, ...]) -> 
             f"request failed: connection to {url.host} blocked: "
             f"IP {host} falls in blocked range {network}"
         )
-
-
-def find_blocked_network(address: str, blocked: Iterable[str]) -> str:
-    """The blocked network in which an address lies, or nothing; a name lies in none."""
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return ""
-    # An IPv4 address in IPv6 clothes reaches the same machine.
-    found = getattr(found, "ipv4_mapped", None) or found
-    networks = (entry for entry in blocked if "/" in entry)
-    return next((text for text in networks if found in ip_network(text, strict=False)), "")
 
 
 def _normal_host(url: GoUrl) -> str:
