@@ -1,6 +1,8 @@
 """Names of container images, `registry/path:tag@digest`, taken apart and made complete."""
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 
 import msgspec
 
@@ -17,6 +19,9 @@ _REFERENCE = re.compile(
 _DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 _MAX_PATH = 255
 _MAX_TEXT = 4096
+_OPEN = frozenset("*?{}")
+_HUB_NAMES = ("docker.io", "index.docker.io", "registry-1.docker.io")
+_HTTPS_PORT = 443
 
 
 class ImageReference(msgspec.Struct, frozen=True):
@@ -64,6 +69,38 @@ def parse_image(
         registry = ""
     name = path.rpartition("/")[2]
     return ImageReference(registry, path, name, tag if tag or digest else "latest", digest)
+
+
+@lru_cache(maxsize=4096)
+def list_aliases(text: str) -> tuple[str, ...]:
+    """All names by which runtimes fetch the same image, the canonical one first.
+
+    For patterns that include images; what an exemption names must not grow by this.
+    """
+    try:
+        image = parse_image(text, add_default=False)
+    except EvaluationError:
+        return (text,)
+    rest = text.removeprefix(image.repository)
+    registry = _name_registry(image.registry or _HUB_NAMES[0])
+    if registry not in _HUB_NAMES:
+        return (f"{registry}/{image.path}{rest}",)
+    name = image.path.removeprefix("library/")
+    paths = (image.path,) if "/" in name else (image.path, name, f"library/{name}")
+    names = (f"{host}/{path}{rest}" for host in _HUB_NAMES for path in paths)
+    return tuple(dict.fromkeys(names))
+
+
+def _name_registry(registry: str) -> str:
+    host, colon, port = registry.lower().rpartition(":")
+    is_usual = bool(colon) and port.isdecimal() and int(port) == _HTTPS_PORT
+    return host if is_usual else registry.lower()
+
+
+def list_named_registries(patterns: Iterable[str]) -> frozenset[str]:
+    """The registries that patterns of images name in full: without wildcards and variables."""
+    heads = (pattern.partition("/")[0] for pattern in patterns if _has_registry(pattern))
+    return frozenset(head for head in heads if _OPEN.isdisjoint(head))
 
 
 def _has_registry(text: str) -> bool:

@@ -1,7 +1,8 @@
-"""Do labels match a label selector, or an entry with wildcards in key and value?"""
+"""Label and field selectors, and entries with wildcards in key and value."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 import msgspec
@@ -76,32 +77,94 @@ def read_requirements(expressions: Iterable[Json]) -> tuple[Requirement, ...]:
     )
 
 
-_SET = re.compile(r"\s*([^\s,()!=<>]+)\s+(in|notin)\s*\(([^()]*)\)\s*(?:,|$)")
-_COMPARISON = re.compile(r"\s*([^\s,()!=<>]+)\s*(==|=|!=)\s*([^,\s()!=<>]*)\s*(?:,|$)")
-_PRESENCE = re.compile(r"\s*(!?)\s*([^\s,()!=<>]+)\s*(?:,|$)")
-
-
 def parse_label_selector(text: str) -> MapTest:
-    """Turn a selector as queries write it into a test of labels: `a=b,c!=d,e in (f,g),!h`.
+    """Turn a selector as queries write it into a test of labels: `a=b,c!=d,e in (f,g),!h,i>3`.
 
     CompileError for what Kubernetes would refuse; an empty text takes everything.
     """
-    return compile_label_selector({}, tuple(_parse_requirements(text)))
+    tests = tuple(_compile_requirement(each) for each in _parse_requirements(text))
+    if len(tests) == 1:
+        return tests[0]
+    return lambda found: all(test(found) for test in tests)
+
+
+# re: linear - it fits wherever a character is left that is no space, and in one way only
+_TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+)")
+_SYMBOLS = frozenset(("==", "!=", "=", "!", "(", ")", ",", "<", ">"))
+_OPERATORS = {
+    "=": "In", "==": "In", "in": "In", "!=": "NotIn", "notin": "NotIn", ">": "Gt", "<": "Lt",
+}  # fmt: skip
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+class _Tokens:
+    """Words and symbols of a selector, one after the other; the end is an empty one."""
+
+    def __init__(self, text: str) -> None:
+        self._rest = iter(_TOKEN.findall(text.rstrip(" \t\r\n")))
+        self.next: str = next(self._rest, "")
+
+    def take(self) -> str:
+        """The token that was next."""
+        taken, self.next = self.next, next(self._rest, "")
+        return taken
+
+    def take_word(self) -> str:
+        """A word; an empty one where something else is next."""
+        return "" if self.next in _SYMBOLS else self.take()
+
+    def expect(self, symbol: str) -> None:
+        """Take this one, and refuse all others."""
+        if self.next != symbol:
+            shown = "".join(f" {each}" for each in (self.next, *islice(self._rest, 10)))
+            raise CompileError(
+                f"unable to parse requirement: expected {symbol!r} before {shown[1:200]!r}"
+            )
+        self.take()
 
 
 def _parse_requirements(text: str) -> Iterator[Requirement]:
-    position = 0
-    while text[position:].strip():
-        if found := _SET.match(text, position):
-            values = tuple(value.strip() for value in found[3].split(","))
-            yield Requirement(found[1], "In" if found[2] == "in" else "NotIn", values)
-        elif found := _COMPARISON.match(text, position):
-            yield Requirement(found[1], "NotIn" if found[2] == "!=" else "In", (found[3],))
-        elif found := _PRESENCE.match(text, position):
-            yield Requirement(found[2], "DoesNotExist" if found[1] else "Exists")
-        else:
-            raise CompileError(f"the selector cannot be read from {text[position:][:200]!r} on")
-        position = found.end()
+    tokens = _Tokens(text)
+    while tokens.next:
+        yield _check_requirement(_parse_requirement(tokens))
+        if tokens.next:
+            tokens.expect(",")
+            if not tokens.next:
+                raise CompileError("unable to parse requirement: nothing follows the last comma")
+
+
+def _parse_requirement(tokens: _Tokens) -> Requirement:
+    if tokens.next == "!":
+        tokens.take()
+        return Requirement(tokens.take_word(), "DoesNotExist")
+    key = tokens.take_word()
+    if tokens.next in ("", ","):
+        return Requirement(key, "Exists")
+    sign = tokens.take()
+    if sign not in ("in", "notin"):
+        return Requirement(key, _OPERATORS.get(sign, ""), (tokens.take_word(),))
+    tokens.expect("(")
+    values = [tokens.take_word()]
+    while tokens.next == ",":
+        tokens.take()
+        values.append(tokens.take_word())
+    tokens.expect(")")
+    return Requirement(key, _OPERATORS[sign], tuple(values))
+
+
+def _check_requirement(requirement: Requirement) -> Requirement:
+    checked, values = requirement, requirement.values
+    if not values and _KEY.fullmatch(requirement.key):
+        return requirement
+    if requirement.operator in ("Gt", "Lt"):
+        if not _INTEGER.fullmatch(values[0]):
+            told = 'for ">" and "<" operators, the value must be an integer'
+            raise CompileError(f"{told}: {values[0][:63]!r}")
+        checked = Requirement(requirement.key, "Exists")
+    if not _is_valid_requirement(checked):
+        shown = f"{requirement.key} {requirement.operator} [{', '.join(values)}]"[:200]
+        raise CompileError(f"unable to parse requirement: {shown!r} is not valid")
+    return requirement
 
 
 def _is_valid_entry(entry: tuple[str, str]) -> bool:
@@ -137,14 +200,87 @@ def _compile_tests(
 
 
 def _compile_requirement(requirement: Requirement) -> MapTest:
-    key, values = requirement.key, requirement.values
-    match requirement.operator:
+    key, operator = requirement.key, requirement.operator
+    if operator == "Exists":
+        return lambda labels: key in labels
+    values = frozenset(requirement.values)
+    match operator:
         case "In":
             return lambda labels: labels.get(key) in values
         case "NotIn":
             # A label that is not there is not one of the values either.
             return lambda labels: labels.get(key) not in values
-        case "Exists":
-            return lambda labels: key in labels
-        case _:
+        case "DoesNotExist":
             return lambda labels: key not in labels
+        case _:
+            return _compile_order(key, operator, int(requirement.values[0]))
+
+
+def _compile_order(key: str, operator: str, bound: int) -> MapTest:
+    def compare(labels: Mapping[str, str]) -> bool:
+        found = labels.get(key)
+        if not isinstance(found, str) or not _INTEGER.fullmatch(found):
+            return False
+        return int(found) > bound if operator == "Gt" else int(found) < bound
+
+    return compare
+
+
+# --- field selectors, such as `metadata.name=a,spec.nodeName!=b`
+
+_SIGNS = (("!=", False), ("==", True), ("=", True))
+
+
+class FieldTerm(msgspec.Struct, frozen=True):
+    """One field, and the value that it must have, or must not have."""
+
+    field: str
+    value: str
+    is_equal: bool = True
+
+
+def parse_field_selector(text: str) -> tuple[FieldTerm, ...]:
+    """The terms of a selector; CompileError for what Kubernetes would refuse."""
+    return tuple(_parse_term(part) for part in _split(text) if part.strip())
+
+
+def _split(text: str) -> Iterator[str]:
+    """Parts between commas; a backslash takes the comma behind it for a part of the value."""
+    if "\\" not in text:
+        yield from text.split(",")
+        return
+    start, is_escaped = 0, False
+    for index, letter in enumerate(text):
+        if letter == "," and not is_escaped:
+            yield text[start:index]
+            start = index + 1
+        is_escaped = letter == "\\" and not is_escaped
+    yield text[start:]
+
+
+def _parse_term(part: str) -> FieldTerm:
+    at = part.find("=")
+    at -= at > 0 and part[at - 1] == "!"
+    for sign, is_equal in _SIGNS:
+        if at >= 0 and part.startswith(sign, at):
+            value = _unescape(part[at + len(sign) :])
+            return FieldTerm(part[:at].strip(), value.strip(), is_equal)
+    raise CompileError(f"invalid selector: can't understand {part[:200]!r}")
+
+
+def _unescape(value: str) -> str:
+    pieces, is_escaped = [], False
+    for letter in value:
+        if is_escaped and letter not in "\\,=":
+            raise CompileError(f"invalid field selector: invalid escape sequence: \\{letter}")
+        if letter == "\\" and not is_escaped:
+            is_escaped = True
+            continue
+        if letter in ",=" and not is_escaped:
+            told = f"unescaped character in value: {letter}"
+            raise CompileError(f"invalid field selector: {told}")
+        is_escaped = False
+        pieces.append(letter)
+    if is_escaped:
+        raise CompileError("invalid field selector: invalid escape sequence: \\")
+    return "".join(pieces)

@@ -93,11 +93,12 @@ def compile_schedule(text: str) -> NextRun:
         zone, schedule = _take_zone(text)
         if schedule.startswith(_EVERY):
             return _compile_interval(schedule.removeprefix(_EVERY))
-        fields = _WORDS.get(schedule, schedule)
+        # Kubernetes takes `?` for `*` in every field.
+        fields = _WORDS.get(schedule, schedule).replace("?", "*")
         if len(fields.split()) != 5:
             raise ValueError("expected 5 fields: minute, hour, day, month, weekday")
         CronSim(fields, datetime(2000, 1, 1, tzinfo=UTC))
-    except (CronSimError, ValueError, ZoneInfoNotFoundError) as error:
+    except (CronSimError, ValueError) as error:
         raise CompileError(f'"{text}" is not a cron expression: {error}') from error
 
     def next_run(now: datetime) -> datetime:
@@ -114,7 +115,16 @@ def _take_zone(text: str) -> tuple[tzinfo, str]:
     if not text.startswith(("TZ=", "CRON_TZ=")):
         return UTC, text
     head, _, schedule = text.partition(" ")
-    return ZoneInfo(head.partition("=")[2]), schedule.strip()
+    return find_zone(head.partition("=")[2]), schedule.strip()
+
+
+def find_zone(name: str) -> ZoneInfo:
+    """A time zone by its name; ValueError where there is none."""
+    try:
+        return ZoneInfo(name)
+    # A name may be a folder, or longer than names of files can be.
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"unknown time zone {name[:100]}") from error
 
 
 def _compile_interval(text: str) -> NextRun:

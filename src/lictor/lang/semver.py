@@ -88,11 +88,11 @@ def _read_comparison(piece: str) -> list[Range]:
     start = re.search(r"[0-9]", piece)
     if start is None:
         raise ValueError(f"{piece!r} has no version")
-    operator, version = piece[: start.start()], piece[start.start() :]
-    if operator not in _COMPARATORS:
-        raise ValueError(f"{operator!r} is no comparison")
+    operator, version = piece[: start.start()].strip(), piece[start.start() :]
     if "x" in piece:
         return _read_wildcard(operator, version)
+    if operator not in _COMPARATORS:
+        raise ValueError(f"{operator!r} is no comparison")
     return [_compare(operator, parse_version(version))]
 
 
@@ -101,7 +101,8 @@ def _read_wildcard(operator: str, text: str) -> list[Range]:
     flat = text.replace(".x.x", ".x", 1).replace(".x", ".0", 1)
     if flat.count(".") == 1:
         flat += ".0"
-    at, after = _WITH_WILDCARD[operator]
+    # Kyverno reads any other text before a version, as in `nginx:1.2`, as "equal to".
+    at, after = _WITH_WILDCARD.get(operator, ("=", None))
     tests = []
     if at is not None:
         tests.append(_compare(at, parse_version(flat)))

@@ -22,6 +22,8 @@ Fill: TypeAlias = Callable[[Mapping[str, Json]], Json]
 # An expression in, what computes it out: at compile time, and for text made at run time.
 Resolve: TypeAlias = Callable[[str], Fill]
 
+# What stands between braces; an object may be in it.
+VARIABLE = re.compile(r"\{\{((?:\{[^{}]*\}|[^{}])*)\}\}")
 _VARIABLE = re.compile(r"(^|[^\\])(\{\{(?:\{[^{}]*\}|[^{}])*\}\})")
 _MANY_BRACES = re.compile(r"\{{4,}")
 # A policy, or a value in a request, could otherwise feed an expression with text that grows for

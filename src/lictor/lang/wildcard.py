@@ -84,10 +84,15 @@ def _compile_marked(pattern: str) -> Matcher:
         expression = first
     else:
         *middle, last = rest
-        # Atomic groups never try a second place for a piece, so the time is bounded by
-        # pattern times text, whoever wrote either of them.
-        expression = first + "".join(f"(?>.*?{piece})" for piece in middle if piece)
+        # What a lookahead has found stays: no second place is tried for a piece, so the time is
+        # bounded by pattern times text, whoever wrote either of them.
+        expression = first + "".join(
+            f"(?=(?P<n{index}>.*?{piece}))(?P=n{index})"
+            for index, piece in enumerate(middle)
+            if piece
+        )
         expression += f".*{last}"
+    # re: bounded - patterns have at most 256 characters, and no second place is tried
     fullmatch = re.compile(expression, re.DOTALL).fullmatch
     return lambda text: fullmatch(text) is not None
 

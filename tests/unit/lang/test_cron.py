@@ -13,6 +13,7 @@ NOW = datetime(2024, 2, 28, 22, 30, 15, tzinfo=UTC)
     [
         ("*/5 * * * *", "2024-02-28T22:35:00"),
         ("0 0 29 2 *", "2024-02-29T00:00:00"),
+        ("0 0 ? * ?", "2024-02-29T00:00:00"),
         ("@daily", "2024-02-29T00:00:00"),
         ("@hourly", "2024-02-28T23:00:00"),
         ("@weekly", "2024-03-03T00:00:00"),
@@ -34,6 +35,8 @@ def test_next_run(text, expected):
         "@sometimes",
         "@every soon",
         "TZ=No/Where * * * * *",
+        pytest.param(f"TZ={'a' * 20_000} * * * * *", id="long zone"),
+        "TZ=Europe * * * * *",
         "a b c d e",
     ],
 )

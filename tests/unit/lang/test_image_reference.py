@@ -3,7 +3,7 @@
 import pytest
 
 from lictor.errors import EvaluationError
-from lictor.lang.image_reference import parse_image
+from lictor.lang.image_reference import list_aliases, list_named_registries, parse_image
 
 DIGEST = "sha256:" + "0a" * 32
 
@@ -47,3 +47,31 @@ def test_references():
 def test_what_is_no_image(text):
     with pytest.raises(EvaluationError, match="bad image"):
         parse_image(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("GHCR.io:443/a/b:1", ["ghcr.io/a/b:1"]),
+        (f"a.b:0443/c:1@{DIGEST}", [f"a.b/c:1@{DIGEST}"]),
+        ("[::1]:443/c", ["[::1]/c"]),
+        ("a.b:5000/c", ["a.b:5000/c"]),
+        ("x/y:1", ["docker.io/x/y:1", "index.docker.io/x/y:1", "registry-1.docker.io/x/y:1"]),
+        ("no image", ["no image"]),
+    ],
+)
+def test_other_names_of_an_image(text, names):
+    assert list(list_aliases(text)) == names
+
+
+def test_hub_images_have_a_folder_that_nobody_writes():
+    assert list_aliases("nginx:1")[:2] == ("docker.io/nginx:1", "docker.io/library/nginx:1")
+    assert set(list_aliases("INDEX.docker.io/library/nginx:1")) == set(list_aliases("nginx:1"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [("a.b:5000/*", "a.b:5000"), ("*", ""), ("*.b/x", ""), ("{{ x }}.b/x", ""), ("x/*", "")],
+)
+def test_registries_that_patterns_name(pattern, named):
+    assert list_named_registries([pattern]) == ({named} if named else set())

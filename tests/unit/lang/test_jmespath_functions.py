@@ -9,6 +9,7 @@ from lictor.errors import EvaluationError, FunctionError, TooLargeError
 from lictor.lang.jmespath import FUNCTIONS, compile_query
 
 NOW = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+MAY = "2024-05-06T07:08:09Z"
 
 
 def ask(text, value=None):
@@ -126,6 +127,9 @@ def test_text(text, value):
         ("regex_replace_all_literal('a', 'aba', '$1')", "$1b$1"),
         ("semver_compare('1.2.3', '>=1.0.0 <2.0.0')", True),
         ("semver_compare('nonsense', '0.0.0')", True),
+        # The `x` of nginx makes Kyverno read the text as a wildcard of 1.2.0.
+        ("semver_compare('1.10.0', 'nginx:1.2')", False),
+        ("semver_compare('1.2.0', 'nginx:1.2')", True),
         ("to_boolean('TruE')", True),
         ("to_boolean('false')", False),
     ],
@@ -254,6 +258,51 @@ def test_collections_and_encodings(text, value):
 def test_what_functions_refuse(text):
     with pytest.raises(EvaluationError):
         ask(text)
+
+
+VALID_CALLS = {
+    "semver_compare": ("1.2.3", ">=1.0.0"),
+    "time_add": (MAY, "1h"),
+    "time_after": (MAY, MAY),
+    "time_before": (MAY, MAY),
+    "time_between": (MAY, MAY, MAY),
+    "time_diff": (MAY, MAY),
+    "time_parse": ("2006-01-02", "2024-05-06"),
+    "time_since": ("2006-01-02", "2024-05-06", "2024-05-07"),
+    "time_to_cron": (MAY,),
+    "time_truncate": (MAY, "1h"),
+    "time_utc": (MAY,),
+    "regex_match": ("a", ""),
+    "regex_replace_all": ("a", "", ""),
+    "regex_replace_all_literal": ("a", "", ""),
+    "add": ("1Gi", "1Gi"),
+    "divide": ("1Gi", "1Gi"),
+    "modulo": ("1Gi", "1Gi"),
+    "subtract": ("1Gi", "1Gi"),
+}
+# Any text is a version of zero, a text to search or a replacement.
+ANY_TEXT = {
+    ("semver_compare", 0), ("regex_match", 1), ("regex_replace_all", 1), ("regex_replace_all", 2),
+    ("regex_replace_all_literal", 1), ("regex_replace_all_literal", 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "position"),
+    [
+        (name, position)
+        for name, arguments in VALID_CALLS.items()
+        for position in range(len(arguments))
+        if (name, position) not in ANY_TEXT
+    ],
+)
+def test_each_argument_is_checked(name, position):
+    """Whatever the others are: a comparison that is decided early must not hide an invalid one."""
+    arguments = list(VALID_CALLS[name])
+    ask(f"{name}({', '.join(map(repr, arguments))})")
+    arguments[position] = "abc("
+    with pytest.raises(EvaluationError):
+        ask(f"{name}({', '.join(map(repr, arguments))})")
 
 
 def test_a_refusal_names_function_argument_and_types():

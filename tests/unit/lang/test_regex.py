@@ -49,9 +49,9 @@ def test_what_go_refuses(expression):
 
 
 def test_time_is_linear():
-    start = time.monotonic()
+    start = time.process_time()
     assert compile_regex("(a*)*b").search("a" * 5000) is None
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(

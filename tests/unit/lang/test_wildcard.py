@@ -62,6 +62,6 @@ def test_has_wildcard(text, has):
     "pattern", ["*a" * 200 + "b", "*?a" * 200 + "b", "*" * 300 + "?b", "?*" * 20_000]
 )
 def test_time_is_bounded(pattern):
-    start = time.perf_counter()
+    start = time.process_time()
     assert not compile_wildcard(pattern)("a" * 3000)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2

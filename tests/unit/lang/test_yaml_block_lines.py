@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from lictor.lang.yaml.block_lines import read_block_lines
-from lictor.lang.yaml.build import Builder
-from lictor.lang.yaml.nodes import compose
+from lictor.lang.yaml.build import build_yaml
 from lictor.load.yaml import decode_text, iter_documents
 from lictor.offline.resources import find_documents
 
@@ -16,11 +15,9 @@ ROOT = Path(__file__).parents[3]
 
 def read_fully(text):
     """What libyaml and the builder say, as `read_block_lines` would."""
-    (root,) = compose(text)
-    builder = Builder()
-    body = builder.build(root)
-    assert builder.duplicates == [], text
-    return body, root.start_mark.line
+    built = build_yaml(text)
+    assert built.duplicates == [], text
+    return built.body, built.line
 
 
 def spell(value):
@@ -273,5 +270,5 @@ def test_many_heads_of_block_scalars_in_each_other_are_looked_at_once():
     ],
 )
 def test_odd_numbers_of_json_are_found_beside_texts(text, value):
-    (document,) = iter_documents(text, "f.json")
+    (document,) = iter_documents(f"---\n{text}", "f.json")
     assert spell(document.body) == spell(value)

@@ -21,6 +21,7 @@ TEXT = "text"
 JSON = "json"
 END = "end"
 
+# re: linear - a text that is not closed ends the reading
 _LEXEME = re.compile(
     r"""(?P<space>[ \t\n\r]+)
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
@@ -91,7 +92,7 @@ _POWERS = {
     "(": 60,
 }
 _PROJECTION_END = 10
-_MAX_LENGTH = 64 * 1024
+_MAX_LENGTH = 16 * 1024
 _MAX_DIGITS = 18
 
 

@@ -14,7 +14,7 @@ from lictor.raw import Json, JsonObject
 # No DOTALL anywhere: an expression in parentheses stands on one line, or it is a plain key.
 _FOREACH = re.compile(r"~(\w+)?\.(.*)", re.ASCII)
 _BLANKS = " \t\n\r\f\v"
-_NAME = re.compile(r"\s*+(\w+)\Z", re.ASCII)
+_NAME = re.compile(r"\s*(\w+)\Z", re.ASCII)
 _ESCAPED = re.compile(r"\\(.+)\\\Z")
 _QUERY = re.compile(r"\((?:(\w+):)?(.+)\)\Z", re.ASCII)
 

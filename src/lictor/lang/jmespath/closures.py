@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from lictor.errors import (
+    BrokenVariableError,
     CompileError,
     EvaluationError,
     FunctionError,
@@ -212,6 +213,8 @@ def flatten(source: Run) -> Run:
     def flat(value: Json) -> Json:
         try:
             items = source(value)
+        except BrokenVariableError:
+            raise
         except EvaluationError:
             # As for all of these projections: any fault of what they look at is null.
             return None
@@ -226,6 +229,8 @@ def project_flat(source: Run, each: Run | None) -> Run:
     def projection(value: Json) -> Json:
         try:
             items = source(value)
+        except BrokenVariableError:
+            raise
         except EvaluationError:
             return None
         if not isinstance(items, list):

@@ -7,7 +7,12 @@ key is an error only where nothing but a path asked for it.
 
 from collections.abc import Callable
 
-from lictor.errors import EvaluationError, SyntaxFaultError, UnknownKeyError
+from lictor.errors import (
+    BrokenVariableError,
+    EvaluationError,
+    SyntaxFaultError,
+    UnknownKeyError,
+)
 from lictor.lang.go_number import NUMBERS
 from lictor.lang.jmespath.closures import (
     Folding,
@@ -344,6 +349,8 @@ def _forgive(run: Run) -> Run:
     def forgiving(value: Json) -> Json:
         try:
             return run(value)
+        except BrokenVariableError:
+            raise
         except EvaluationError:
             return None
 

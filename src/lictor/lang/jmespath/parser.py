@@ -28,7 +28,7 @@ _POWERS = {
 _PROJECTION_STOP = 10
 _COMPARATORS = frozenset(token for token, power in _POWERS.items() if power == 5)
 _BINARY = {Token.PIPE: NodeKind.PIPE, Token.OR: NodeKind.OR, Token.AND: NodeKind.AND}
-_MAX_LENGTH = 64 * 1024
+_MAX_LENGTH = 16 * 1024
 _MAX_NESTING = 100
 _MAX_DEPTH = 150
 _INT_LIMIT = 1 << 63

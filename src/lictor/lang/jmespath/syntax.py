@@ -118,12 +118,13 @@ _SYMBOLS = {
     "{": Token.LEFT_BRACE, "}": Token.RIGHT_BRACE, "(": Token.LEFT_PAREN, ")": Token.RIGHT_PAREN,
 }  # fmt: skip
 
+# re: linear - a text that is not closed ends the reading
 _LEXEME = re.compile(
     r"""(?P<space>[ \t\n\r]+)
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<symbol>\|\|?|&&?|==?|!=?|<=?|>=?|\[[?\]]?|[].*,:@{}()])
     | (?P<number>-[0-9]*|[0-9]+)
-    | '(?P<text>(?>\\'|[^'])*+)'
+    | '(?P<text>.*?)(?<!\\)'
     | "(?P<quoted>(?:\\.|[^"\\])*)"
     | `(?P<json>(?:\\.|[^`\\])*)`""",
     re.VERBOSE | re.DOTALL,
@@ -156,6 +157,8 @@ def _read_lexeme(kind: str, value: str, position: int, text: str) -> Lexeme:
         return Lexeme(Token.TEXT, value.replace("\\'", "'"), position)
     try:
         if kind == "quoted":
+            if "\\" not in value and value.isprintable():
+                return Lexeme(Token.QUOTED_NAME, value, position)
             return Lexeme(Token.QUOTED_NAME, decode_json(f'"{value}"'), position)
         return Lexeme(Token.JSON, decode_json(value.replace("\\`", "`")), position)
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from functools import lru_cache
 
@@ -9,12 +10,11 @@ import msgspec
 
 from lictor.errors import CompileError
 from lictor.lang.pattern.scalar import split_operator
+from lictor.lang.regex import compile_regex, replace_matches
 from lictor.raw import Json
 
-_REFERENCE = re.compile(r"^\$\(.[^ ]*\)|[^\\]\$\(.[^ ]*\)")
-_ESCAPED = re.compile(r"\\(\$\(.[^ )]*\))")
-# To look for references takes time that grows with the square of the text.
-_MAX_TEXT = 4096
+_REFERENCE = r"(^|[^\\])(\$\(.[^ ]*\))"
+_ESCAPED = r"\\(\$\(.[^ )]*\))"
 
 Path = tuple[str, ...]
 
@@ -25,11 +25,24 @@ def resolve_references(document: Json) -> Json:
     This comes before variables are filled in: what a request holds is never taken for a reference.
     """
     check_shape(document)
+    _check_anchors(document)
     if not _holds_references(document):
         return document
     leaves: dict[str, Json] = {}
     _collect(document, (), leaves)
     return _resolve(document, (), leaves)
+
+
+def _check_anchors(node: Json) -> None:
+    """Raise CompileError for a key that looks like an anchor and is none, such as `=(hostPID`."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if is_broken_anchor(key):
+                raise CompileError(f'"{key}" is not an anchor; known are {ANCHOR_FORMS}')
+            _check_anchors(value)
+    elif isinstance(node, list):
+        for item in node:
+            _check_anchors(item)
 
 
 def _holds_references(node: Json) -> bool:
@@ -67,15 +80,18 @@ def _resolve(node: Json, path: Path, leaves: dict[str, Json]) -> Json:
 def _resolve_text(text: str, path: Path, leaves: dict[str, Json]) -> str:
     if "$(" not in text:
         return text
-    if len(text) > _MAX_TEXT:
-        raise CompileError(f"the text at /{'/'.join(path)} is too long to hold references")
+    made = replace_references(text, lambda found: _look_up(found, path, leaves))
+    return replace_matches(_ESCAPED, made, ((1,),))
 
-    def replace(found: re.Match[str]) -> str:
-        reference = found.group()
-        lead = "" if reference.startswith("$(") else reference[0]
-        return lead + _look_up(reference[len(lead) :], path, leaves)
 
-    return _ESCAPED.sub(r"\1", _REFERENCE.sub(replace, text))
+def replace_references(text: str, replace: Callable[[str], str]) -> str:
+    """Put something else in the place of each `$(...)` that has no backslash before it."""
+    pieces: list[str] = []
+    end = 0
+    for found in compile_regex(_REFERENCE).finditer(text):
+        pieces += text[end : found.start(2)], replace(text[found.start(2) : found.end()])
+        end = found.end()
+    return "".join([*pieces, text[end:]])
 
 
 def _look_up(reference: str, path: Path, leaves: dict[str, Json]) -> str:
@@ -166,6 +182,16 @@ def _parse_anchor(text: str) -> Anchor | None:
 # Long keys would only fill the memory.
 _LONGEST_KNOWN = 256
 _remember_anchor = lru_cache(maxsize=4096)(_parse_anchor)
+
+
+ANCHOR_FORMS = "(key), =(key), X(key), ^(key), <(key) and, in patches, +(key)"
+
+
+def is_broken_anchor(text: str) -> bool:
+    """Tell whether a key of a pattern has brackets that belong to no anchor."""
+    plain = strip_anchor(text)
+    # An expression may call functions, and a reference is written with brackets.
+    return ("(" in plain or ")" in plain) and "{{" not in plain and "$(" not in plain
 
 
 def strip_anchor(text: str) -> str:

@@ -126,8 +126,8 @@ def _compile_number(pattern: float) -> Predicate:
 def compile_text(text: str) -> Predicate:
     """Turn a text pattern into a predicate: alternatives by `|`, each of parts joined by `&`."""
     alternatives = [
-        [part.strip(" ") for part in alternative.strip(" ").split("&")]
-        for alternative in text.split("|")
+        [part.strip(" ") for part in dict.fromkeys(alternative.strip(" ").split("&"))]
+        for alternative in dict.fromkeys(text.split("|"))
     ]
     words = [part for parts in alternatives for part in parts]
     if len(words) == 1:

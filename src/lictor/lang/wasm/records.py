@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from lictor.errors import GuestError
+from lictor.lang.yaml.plain_json import YamlFault, check_depth
 from lictor.raw import Json, JsonObject
 
 _MIB = 1024 * 1024
@@ -105,6 +106,9 @@ class Guest(Protocol):
 
 
 _HIGHEST_CODE = 65535
+# Without it the interpreter decides: what is written in C goes 996 levels deep in Python 3.11, and
+# 9,999 in 3.13. More levels than objects may have, and what stands around them.
+_MOST_LEVELS = 500
 _ANSWER_FIELDS = tuple(f'"{name}"'.encode() for name in GuestAnswer.__struct_fields__)
 _SETTINGS_FIELDS = tuple(f'"{name}"'.encode() for name in SettingsAnswer.__struct_fields__)
 
@@ -119,7 +123,8 @@ def read_answer(content: bytes) -> GuestAnswer:
     """The answer to a request; GuestError where it cannot be read."""
     try:
         answer = _decode_answer(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        _check_levels(content, answer.mutated_object)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, YamlFault) as error:
         raise GuestError(f"the answer of the policy cannot be read: {error}") from error
     if answer.code is not None and not 0 <= answer.code <= _HIGHEST_CODE:
         raise GuestError(f"the answer of the policy cannot be read: code {answer.code} is no code")
@@ -140,9 +145,16 @@ def read_settings_answer(content: bytes) -> SettingsAnswer:
 def write_payload(value: Json) -> bytes:
     """What a guest is given; GuestError where it cannot be told in JSON."""
     try:
-        return _encode(value)
-    except (RecursionError, UnicodeEncodeError, TypeError) as error:
+        content = _encode(value)
+        _check_levels(content, value)
+    except (RecursionError, UnicodeEncodeError, TypeError, YamlFault) as error:
         raise GuestError(f"what the policy is asked cannot be written as JSON: {error}") from error
+    return content
+
+
+def _check_levels(content: bytes, value: Json) -> None:
+    if content.count(b"{") + content.count(b"[") > _MOST_LEVELS:
+        check_depth(value, _MOST_LEVELS)
 
 
 def _refuse_repeated(content: bytes, fields: tuple[bytes, ...]) -> None:

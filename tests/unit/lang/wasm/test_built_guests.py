@@ -64,7 +64,7 @@ def test_go_wasi_finds_nothing(open_built):
     start = time.monotonic()
     with pytest.raises(GuestTimeError):
         guest.validate(_POD, {"fault": "sleep"})
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 class Namespaces(NoHostCalls):

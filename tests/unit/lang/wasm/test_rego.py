@@ -243,7 +243,7 @@ def test_time_is_limited(engine):
     began = time.monotonic()
     with pytest.raises(GuestTimeError, match=r"longer than the 0\.2 seconds"):
         guest.validate({}, {})
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_a_loop_while_starting_is_stopped(engine):

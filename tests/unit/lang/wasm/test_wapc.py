@@ -65,7 +65,8 @@ def test_answers(text, answer, engine):
      '{"accepted":true,"code":-1}', '{"accepted":true,"code":"403"}', '{"accepted":true,"code":1.5}',
      '{"accepted":true,"warnings":"w"}', '{"accepted":true,"warnings":[1]}',
      '{"accepted":true,"audit_annotations":{"a":1}}', '{"accepted":true,"message":7}',
-     '{"accepted":true,"mutated_object":' + "[" * 5000],
+     '{"accepted":true,"mutated_object":' + "[" * 5000,
+     '{"accepted":true,"mutated_object":' + "[" * 502 + "]" * 502 + "}"],
 )  # fmt: skip
 def test_what_is_no_answer(text, engine):
     with pytest.raises(GuestError):
@@ -73,15 +74,20 @@ def test_what_is_no_answer(text, engine):
 
 
 def test_what_cannot_be_told_to_a_guest(engine):
-    deep = None
-    for _ in range(3000):
-        deep = [deep]
     guest = open_wapc(wapc(), engine)
-    for request in (deep, "\ud800", object()):
+    for request in (nest(3000), nest(501), "\ud800", object()):
         with pytest.raises(GuestError, match="cannot be written"):
             guest.validate(request, {})
     # Numbers of any size can.
     assert guest.validate({"a": 2**80}, {}).accepted
+    assert guest.validate(nest(498), {}).accepted
+
+
+def nest(levels):
+    deep = None
+    for _ in range(levels):
+        deep = [deep]
+    return deep
 
 
 def test_bytes_that_are_no_text(engine):

@@ -181,7 +181,7 @@ def test_sleep(engine):
     start = time.monotonic()
     with pytest.raises(GuestTimeError):
         open_wasi(sleeper(3_600_000_000_000, 100), engine, seconds=0.1).validate({}, {})
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 def test_time_is_over_also_where_no_epoch_is_counted():
@@ -189,7 +189,7 @@ def test_time_is_over_also_where_no_epoch_is_counted():
     start = time.monotonic()
     with pytest.raises(GuestTimeError):
         open_wasi(sleeper(3_600_000_000_000, 100), make_engine(), seconds=0.1).validate({}, {})
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 30
 
 
 def call_all(name: str, parameters: str) -> bytes:

@@ -51,8 +51,9 @@ def _before(first: str, second: str) -> bool:
 
 
 def _between(text: str, start: str, end: str) -> bool:
-    moment, begun = parse_rfc3339(text).nanoseconds, parse_rfc3339(start).nanoseconds
-    return begun < moment < parse_rfc3339(end).nanoseconds
+    # All three are parsed first: a chained comparison would not look at an invalid end.
+    moment, begun, ended = (parse_rfc3339(each).nanoseconds for each in (text, start, end))
+    return begun < moment < ended
 
 
 TIME: tuple[FunctionSpec, ...] = (

@@ -138,7 +138,7 @@ def _is_semver(_run: BuiltinRun, arguments: list[RegoValue]) -> bool:
 
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
-_AMOUNT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_AMOUNT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def _split_unit(text: str) -> tuple[str, str]:
@@ -151,8 +151,7 @@ def _split_unit(text: str) -> tuple[str, str]:
             if not following or following not in "0123456789+-":
                 break
             at += following in "+-"
-            digits = re.match(r"[0-9]*", text[at + 1 :])
-            if digits is not None and len(digits[0]) > 6:
+            if re.match("[0-9]{7}", text[at + 1 : at + 8]):
                 raise FunctionError("exponent too large")
         elif each not in "0123456789.+-":
             break

@@ -25,6 +25,7 @@ _TAG = (
     r"(?s)\{\{(?P<before>-\s)?\s*(?P<inside>/\*.*?\*/"
     r"|(?:\"(?:\\.|[^\"\\])*\"|`[^`]*`|[^\"`])*?)\s*(?P<behind>\s-)?\}\}"
 )
+# re: linear - the first failure ends the reading
 _WORD = re.compile(
     r"\s*(\"(?:\\.|[^\"\\])*\"|`[^`]*`|\$\w*(?:\.\w+)*|\.[\w.]*|-?[0-9][\w.]*|\w+|:=|=|,|[()|])"
 )

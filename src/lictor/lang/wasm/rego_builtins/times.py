@@ -38,7 +38,7 @@ _LAYOUTS = {
 }
 _ZONE = re.compile(r"[A-Za-z0-9_+\-/]{1,64}")
 _HOURS = {"d": 24, "w": 168, "y": 8760}
-_PART = re.compile(r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h|d|w|y)")
+_PART = re.compile(r"(?<![0-9.])([0-9.]+)(ns|us|µs|μs|ms|s|m|h|d|w|y)")
 
 
 class _Moment:
