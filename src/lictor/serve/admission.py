@@ -59,6 +59,8 @@ class _Question(msgspec.Struct, frozen=True):
     request: Request
     size: int
     deadline: float
+    # Were exceptions that had just been created waited for?
+    is_renewed: bool = False
 
     def with_labels(self, labels: Mapping[str, str]) -> "_Question":
         return replace(self, request=replace(self.request, namespace_labels=labels))
@@ -229,11 +231,26 @@ class AdmissionHandler:
         verdict = await self._evaluator.evaluate_on_thread(
             question.policy_set.blocking, question.request, question.deadline
         )
-        return self._say(question, verdict)
+        answer = self._say(question, verdict)
+        return answer if isinstance(answer, AdmissionAnswer) else await answer
 
-    def _say(self, question: "_Question", verdict: Verdict) -> AdmissionAnswer:
+    async def _judge_again(self, question: "_Question", verdict: Verdict) -> AdmissionAnswer:
+        """The answer to a request that is refused, unless an exception has just been created."""
+        policy_set = await self._policy_sets.renew(question.policy_set, question.deadline)
+        renewed = replace(question, is_renewed=True)
+        if policy_set is None:
+            answer = self._say(renewed, verdict)
+        else:
+            answer = self._judge(replace(renewed, policy_set=policy_set))
+        return answer if isinstance(answer, AdmissionAnswer) else await answer
+
+    def _say(
+        self, question: "_Question", verdict: Verdict
+    ) -> AdmissionAnswer | Awaitable[AdmissionAnswer]:
         policy_set, request = question.policy_set, question.request
         answer = build_answer(verdict, policy_set.answer_options)
+        if not answer.allowed and self._policy_sets.can_lag and not question.is_renewed:
+            return self._judge_again(question, verdict)
         if not (request.admission or {}).get("dryRun") and not policy_set.route.is_audit:
             mutating = policy_set.route.mutating
             outcome = AdmissionOutcome(request, answer.allowed, mutating, verdict)

@@ -1,7 +1,7 @@
 """What the webhook knows of its cluster: the Protocol that admission uses; and without one."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from lictor.model.request import Caller, Request
@@ -21,15 +21,20 @@ class Backend:
     metrics = MetricsSettings()
 
     def __init__(
-        self, state: "ClusterState", reviewer: PolicyReviewer, guard: GuardedLookups | None = None
+        self,
+        state: "ClusterState",
+        reviewer: PolicyReviewer,
+        guard: GuardedLookups | None = None,
+        follow: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self._follow = follow
         self.state = state
         self.reviewer = reviewer
         self.guard = guard
 
     async def run(self) -> None:
         """Until cancelled."""
-        await asyncio.Event().wait()
+        await (asyncio.Event().wait() if self._follow is None else self._follow())
 
     def measure(self) -> None:
         """Note what waits, for the metrics."""

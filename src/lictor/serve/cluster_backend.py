@@ -12,6 +12,7 @@ from lictor.cluster.ephemeral_reports import EphemeralReports, read_form
 from lictor.cluster.events import EventSink
 from lictor.cluster.lookups import ClusterLookups, begin_request
 from lictor.cluster.metrics import CERTIFICATE_RELOADS, REPORTS_WAITING, UPDATES_WAITING
+from lictor.cluster.names import Names
 from lictor.cluster.namespaces import NamespaceCache
 from lictor.cluster.process_log import follow_log_level
 from lictor.cluster.rbac import RoleCache, ask_api_server
@@ -54,13 +55,16 @@ class WatchedClusterState:
         settings: SettingsWatch,
         roles: RoleCache,
         namespaces: NamespaceCache,
+        own_accounts: str,
     ) -> None:
         self.policies = policies
+        self._own_accounts = own_accounts
         self._read = asyncio.Event()
         self._settings = settings
         self._roles = roles
         self._namespaces = namespaces
-        self._filter: RequestFilter = build_filter(settings.current)
+        self._filter: RequestFilter
+        self._change(settings.current)
         settings.listen(self._change)
 
     @property
@@ -103,7 +107,7 @@ class WatchedClusterState:
         return self._namespaces.labels(namespace)
 
     def _change(self, settings: Settings) -> None:
-        self._filter = build_filter(settings)
+        self._filter = build_filter(settings, own_accounts=self._own_accounts)
 
 
 class ClusterBackend(Backend):
@@ -122,8 +126,10 @@ class ClusterBackend(Backend):
         self._roles = RoleCache(client)
         loop = asyncio.get_running_loop()
         self._lookups = ClusterLookups(client, loop, flags, namespace=names.namespace)
-        begin = partial(_begin_request, f"system:serviceaccount:{names.namespace}:")
-        self.guard = GuardedLookups(self._lookups, self._namespaces.object, begin)
+        own_accounts = f"system:serviceaccount:{names.namespace}:"
+        self.guard = GuardedLookups(
+            self._lookups, self._namespaces.object, partial(_begin_request, own_accounts)
+        )
         self._store = PolicyStore(
             client, flags, self.guard, open_modules=self._lookups.open_modules, only_own=True
         )
@@ -137,18 +143,19 @@ class ClusterBackend(Backend):
             client, names, limit=lambda: self._settings.current.update_request_threshold
         )
         self.sinks = tuple(self._list_sinks(options))
-        secret = flags.tls_secret_name or names.serving_secret()
-        self._secret = _watch_one(client, SECRET, names.namespace, secret)
-        self._secret.listen(self._take_secret)
-        self._metrics_map = _watch_one(
-            client, CONFIG_MAP, names.namespace, names.metrics_config_map
-        )
-        self._metrics_map.listen(self._take_metrics)
+        self._watch_own_objects(client, flags.tls_secret_name or names.serving_secret(), names)
         self._has_own_certificate = options.certificate is not None
         self._state = WatchedClusterState(
-            self._store, self._settings, self._roles, self._namespaces
+            self._store, self._settings, self._roles, self._namespaces, own_accounts
         )
         super().__init__(self._state, self._make_reviewer(options), self.guard)
+
+    def _watch_own_objects(self, client: Client, secret: str, names: Names) -> None:
+        self._secret = _watch_one(client, SECRET, names.namespace, secret)
+        self._secret.listen(self._take_secret)
+        metrics = names.metrics_config_map
+        self._metrics_map = _watch_one(client, CONFIG_MAP, names.namespace, metrics)
+        self._metrics_map.listen(self._take_metrics)
 
     def _make_reviewer(self, options: ServeOptions) -> PolicyReviewer:
         flags = options.flags

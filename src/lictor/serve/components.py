@@ -64,6 +64,7 @@ def build_components(
     evaluator = Evaluator(backend.guard, alarm, hands_over=bool(inherited.slow_address))
     slow = SlowRequests(inherited.slow_address)
     flags = options.flags
+    policy_sets = PolicySets(state.policies, counters, flags)
     post_admission = PostAdmission(
         evaluator,
         backend.sinks,
@@ -72,7 +73,7 @@ def build_components(
         workers=flags.max_audit_workers,
         slow=slow,
     )
-    policy_sets = PolicySets(state.policies, counters, flags)
+    post_admission.policy_sets = policy_sets
     services = AdmissionServices(policy_sets, evaluator, post_admission, counters, slow)
     admission = AdmissionHandler(state, services, flags, options.names)
     internal_webhooks = InternalWebhooks(backend.reviewer, options.names)
@@ -89,7 +90,7 @@ def build_backend(
     if policies is not None:
         names = policies.names
         reviewer = PolicyReviewer(options.flags, lambda: names)
-        return Backend(NoClusterState(policies), reviewer, policies.guard)
+        return Backend(NoClusterState(policies), reviewer, policies.guard, policies.run)
     from lictor.serve.cluster_backend import ClusterBackend
 
     return ClusterBackend(options, counters, certificate)

@@ -1,16 +1,20 @@
 """Policies from files, for trying out without a cluster."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from lictor.assembly import compile_documents
+from msgspec.structs import replace
+
+from lictor.assembly import compile_documents, fail_policy
 from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import begin_request, count_seconds
 from lictor.cluster.process_log import log_guest_line
 from lictor.cluster.registry_access import read_registry_settings
 from lictor.cluster.resource import find_resource
 from lictor.cluster.stored_policy import StoredPolicy
-from lictor.errors import LoadError
+from lictor.errors import CompileError, LoadError
+from lictor.evaluations import EVALUATIONS, QUARANTINED, identify
 from lictor.families.registry import Role, registry
 from lictor.files import is_object_file, list_files, read_bytes
 from lictor.garbage import keeping_garbage
@@ -39,6 +43,7 @@ from lictor.registry.registries import RemoteRegistries
 from lictor.serve.guarded_lookups import GuardedLookups
 
 _RESOLVE_SECONDS = 10.0
+_LOOK_SECONDS = 0.25
 
 
 class FileLookups(NoLookups):
@@ -77,20 +82,51 @@ class FilePolicies:
         self._exceptions = tuple(each.record for each in loaded.with_role(Role.EXCEPTION))
         self.names: ResourceNames = builtin_names()
         self._programs: dict[int, tuple[Program, ...]] = {}
+        self._failing: dict[int, tuple[Program, ...]] = {}
+        self._listeners: list[Callable[[], None]] = []
 
     def programs(self, policy: StoredPolicy) -> tuple[Program, ...]:
         """The policy compiled with all exceptions."""
+        identity = identify(f"{policy.resource.kind}/{policy.key}")
+        if policy.record is not None and EVALUATIONS.holds(identity):
+            return self._fail(policy.record)
         made = self._programs.get(id(policy))
         if made is None:
-            made = self._programs[id(policy)] = self._compile(policy)
+            compiled = self._compile(policy)
+            made = tuple(replace(program, identity=identity) for program in compiled)
+            self._programs[id(policy)] = made
         return made
+
+    can_lag = False
+
+    def _fail(self, record: PolicyRecord) -> tuple[Program, ...]:
+        """What answers for a policy that is quarantined."""
+        if id(record) not in self._failing:
+            error = CompileError(QUARANTINED)
+            self._failing[id(record)] = fail_policy(record, error, resource_names=self.names)
+        return self._failing[id(record)]
 
     @property
     def revision(self) -> int:
-        return 0
+        """Files are read once: only a quarantine changes what is asked."""
+        return EVALUATIONS.count
+
+    async def catch_up(self) -> bool:
+        """Files are read once."""
+        return False
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Files are read once: there is nothing to tell."""
+        self._listeners.append(listener)
+
+    async def run(self) -> None:
+        """Heed what other processes have died of, until cancelled."""
+        known = self.revision
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if known != self.revision:
+                known = self.revision
+                for listener in self._listeners:
+                    listener()
 
     def _compile(self, policy: StoredPolicy) -> tuple[Program, ...]:
         record = policy.record

@@ -42,6 +42,8 @@ _LONGEST_UNREST = 10.0
 # Of the processor. What was asked of the sets of before is compiled before new ones are in force;
 # where that takes longer, the rest is compiled when it is asked: others wait for what has changed.
 _PREPARING = 2.0
+# For how long a request waits for sets with new exceptions, and how often it looks.
+_RENEWAL_SECONDS, _RENEWAL_PAUSE = 1.0, 0.02
 # One thread builds sets while others compile what requests ask first.
 _TURNS = CompileTurns()
 
@@ -63,6 +65,13 @@ class PolicyProvider(Protocol):
     def programs(self, policy: StoredPolicy) -> tuple[Program, ...]: ...
 
     def listen(self, listener: Callable[[], None]) -> None: ...
+
+    @property
+    def can_lag(self) -> bool: ...
+
+    async def catch_up(self) -> bool:
+        """Wait for exceptions that are not known here yet; were there any?"""
+        ...
 
 
 class PolicySet(msgspec.Struct, frozen=True):
@@ -103,6 +112,8 @@ class PolicySets:
         self._shares: dict[str, dict[tuple[str, str], _PolicyRules]] = {}
         self._changed = asyncio.Event()
         self._revision = store.revision
+        # Can there be exceptions that the policy sets do not have yet?
+        self.can_lag = store.can_lag
         self._is_kept_warm = False
         # Has every policy been compiled once?
         self.is_warm = False
@@ -131,11 +142,8 @@ class PolicySets:
             await asyncio.sleep(max(rests_until - time.monotonic(), 0.0))
 
     def _set_aside(self) -> None:
-        """Keep the collector from walking through all compiled policies while requests wait.
-
-        What was replaced by then is never collected. It adds up slowly, and a process that has
-        grown gives its place to a new one: nobody waits for that.
-        """
+        """Keep the collector from walking through all compiled policies while requests wait."""
+        # Policies that are replaced later are never collected; a process that grew is replaced.
         gc.freeze()
 
     async def _build_all(self) -> float:
@@ -186,6 +194,18 @@ class PolicySets:
                 self.by_path.clear()
             policy_set = self.by_path[route.path] = self._build(route, self._store.policies)
         return policy_set
+
+    async def renew(self, policy_set: PolicySet, deadline: float) -> PolicySet | None:
+        """The policy set with exceptions that were created just now; None where there are none."""
+        if not await self._store.catch_up():
+            return None
+        until = min(deadline, time.monotonic() + _RENEWAL_SECONDS)
+        while time.monotonic() < until:
+            current = self.open(policy_set.route)
+            if current is not policy_set:
+                return current
+            await asyncio.sleep(_RENEWAL_PAUSE)
+        return None
 
     def _build(self, route: WebhookRoute, policies: Sequence[StoredPolicy]) -> PolicySet:
         found = find_policies(route.path, policies, fine_grained=self._flags.auto_update_webhooks)
@@ -268,10 +288,7 @@ class PolicySets:
 
 def _prepare_like(new: PolicySet, before: PolicySet, until: float) -> None:
     """What was asked before is compiled before it is asked again, as far as there is time."""
-
-    def is_over() -> bool:
-        return time.thread_time() > until
-
+    is_over = lambda: time.thread_time() > until  # noqa: E731
     new.blocking.prepare_like(before.blocking, is_over)
     new.audit.prepare_like(before.audit, is_over)
     new.triggered.prepare_like(before.triggered, is_over)

@@ -1,12 +1,21 @@
 """Our own webhooks: reviews of policies, exceptions, TTL labels, and of the health Lease."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 
-from lictor.cluster.compile_trial import Job, Trials, compile_alone, current_trials, tell_failure
+from lictor.cluster.compile_trial import (
+    Job,
+    Trials,
+    compile_alone,
+    current_trials,
+    find_namespace,
+    tell_failure,
+)
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.cluster.rbac import AccessCheck
@@ -100,7 +109,7 @@ class PolicyReview(msgspec.Struct, frozen=True):
 
 async def review_within_limits(review: PolicyReview, trials: Trials) -> ReviewResult:
     """The opinion of another process; where it has none in time, that is the opinion."""
-    outcome = await trials.review(msgspec.msgpack.encode(review))
+    outcome = await trials.review(msgspec.msgpack.encode(review), find_namespace(review.document))
     if not outcome.failure:
         found = msgspec.msgpack.decode(outcome.result, type=ReviewResult)
         if found.allowed:
@@ -168,6 +177,8 @@ def _review_namespace(document: JsonObject, flags: Flags) -> ReviewResult:
     return ACCEPTED
 
 
+# Seconds between attempts to find a missing right.
+_PAUSES = (0.1, 0.3, 0.6)
 EXCEPTION_PATHS = frozenset(["/exceptionvalidate", "/celexception/validate"])
 # Of the cleanup controller's own server.
 CLEANUP_PATH = "/validate"
@@ -206,7 +217,7 @@ class PolicyReviewer:
         if path == TTL_PATH:
             return review_ttl(document).shorten()
         if path in EXCEPTION_PATHS:
-            return review_exception(document, old, self._flags).shorten()
+            return (await asyncio.to_thread(review_exception, document, old, self._flags)).shorten()
         return (await self._review_policy(document, old)).shorten()
 
     async def _review_text(
@@ -216,9 +227,10 @@ class PolicyReviewer:
         allow_http = self._flags.allow_http_in_namespaced_policies
         trials = current_trials()
         if trials is None or self._crds is None:
-            return review_policy(document, old, names, allow_http=allow_http)
-        review = PolicyReview(document, old, tuple(self._crds()), allow_http)
-        return await review_within_limits(review, trials)
+            review = partial(review_policy, allow_http=allow_http)
+            return await asyncio.to_thread(review, document, old, names)
+        asked = PolicyReview(document, old, tuple(self._crds()), allow_http)
+        return await review_within_limits(asked, trials)
 
     async def _review_policy(self, document: JsonObject, old: JsonObject | None) -> ReviewResult:
         names = self._names()
@@ -226,6 +238,17 @@ class PolicyReviewer:
         # What is wrong anyhow needs no questions to the API server.
         if self._allows is None or not result.allowed:
             return result
-        granted = await review_permissions(document, self._accounts, names, self._allows)
+        granted = await self._review_permissions(document, names, self._allows)
         is_same = old is not None and document.get("spec") == old.get("spec")
         return result + (granted.soften() if is_same else granted)
+
+    async def _review_permissions(
+        self, document: JsonObject, names: ResourceNames, allows: AccessCheck
+    ) -> ReviewResult:
+        """A right that was granted just before counts: the API server needs a moment for it."""
+        for pause in _PAUSES:
+            granted = await review_permissions(document, self._accounts, names, allows)
+            if granted.allowed:
+                return granted
+            await asyncio.sleep(pause)
+        return await review_permissions(document, self._accounts, names, allows)

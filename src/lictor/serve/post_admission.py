@@ -15,7 +15,7 @@ from lictor.model.request import Request
 from lictor.model.result import Status, Verdict
 from lictor.serve.counters import Counters
 from lictor.serve.evaluator import Evaluator
-from lictor.serve.policy_sets import PolicySet
+from lictor.serve.policy_sets import PolicySet, PolicySets
 from lictor.serve.slow_requests import SlowRequests
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ _SMALL_BYTES = 16 * 1024
 # Requests of one namespace that may wait at once until rules are compiled; others stand in line.
 _MOST_COMPILING = 32
 _TURN_SECONDS = 0.02
+# Failures that wait at once for new exceptions; more of them are reported without waiting.
+_MOST_WAITING = 64
 
 
 class AdmissionOutcome(msgspec.Struct, frozen=True):
@@ -93,6 +95,8 @@ class PostAdmission:
     ) -> None:
         self._evaluator = evaluator
         self._slow = slow or SlowRequests("")
+        # Where failures are evaluated again, with exceptions that were created just before.
+        self.policy_sets: PolicySets | None = None
         self._sinks = tuple(sinks)
         self._takes_triggers = any(sink.takes_triggers for sink in self._sinks)
         self._counters = counters
@@ -102,6 +106,8 @@ class PostAdmission:
         self._held = 0
         # Of each namespace, those that wait until rules are compiled.
         self._compiling: Counter[str] = Counter()
+        # Failures that wait for exceptions which may have been created just before.
+        self._waiting: set[asyncio.Task[None]] = set()
         self._complained = 0.0
         self._lost = 0
 
@@ -183,32 +189,72 @@ class PostAdmission:
             self._compiling -= Counter((namespace,))
 
     async def _complete(self, item: _Item) -> None:
+        is_waiting = False
         try:
-            await self._finish(item)
+            outcome = await self._evaluate(item.policy_set, item.outcome)
+            if outcome is not None:
+                is_waiting = self._wait_for_exceptions(item, outcome)
+                if not is_waiting:
+                    self._hand_out(outcome)
         except Exception:
             # One request must not keep the others from what follows.
             log.exception("what follows a request failed", extra=_name(item.outcome.request))
         finally:
+            if not is_waiting:
+                self._forget(item)
+
+    def _wait_for_exceptions(self, item: _Item, outcome: AdmissionOutcome) -> bool:
+        """Whether a failure is reported later, as an exception may have been created just now."""
+        audited = outcome.audit.results if outcome.audit is not None else ()
+        if (
+            self.policy_sets is None
+            or not self.policy_sets.can_lag
+            or len(self._waiting) >= _MOST_WAITING
+            or not any(result.status is Status.FAIL for result in audited)
+        ):
+            return False
+        task = asyncio.create_task(self._complete_renewed(self.policy_sets, item, outcome))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+        return True
+
+    async def _complete_renewed(
+        self, sets: PolicySets, item: _Item, outcome: AdmissionOutcome
+    ) -> None:
+        try:
+            renewed = await sets.renew(item.policy_set, time.monotonic() + _SECONDS)
+            if renewed is not None:
+                audit = await self._evaluate_audit_rules(renewed, outcome)
+                outcome = msgspec.structs.replace(outcome, audit=audit)
+        except Exception:
+            log.exception("what follows a request failed", extra=_name(item.outcome.request))
+        finally:
+            self._hand_out(outcome)
             self._forget(item)
+
+    def _hand_out(self, outcome: AdmissionOutcome) -> None:
+        for sink in self._sinks:
+            sink.take(outcome)
 
     def _forget(self, item: _Item) -> None:
         self._held -= item.size
         self._queue.task_done()
 
-    async def _finish(self, item: _Item) -> None:
-        policy_set, outcome = item.policy_set, item.outcome
-        if outcome.allowed:
-            try:
-                outcome = msgspec.structs.replace(
-                    outcome,
-                    audit=await self._evaluate_audit_rules(policy_set, outcome),
-                    triggered=await self._evaluate_triggers(policy_set, outcome),
-                )
-            except SlowRequestError:
-                await self._finish_elsewhere(policy_set, outcome.request)
-                return
-        for sink in self._sinks:
-            sink.take(outcome)
+    async def _evaluate(
+        self, policy_set: PolicySet, outcome: AdmissionOutcome
+    ) -> AdmissionOutcome | None:
+        """The outcome with what audits and triggers say; None where another process reports it."""
+        if not outcome.allowed:
+            return outcome
+        try:
+            return msgspec.structs.replace(
+                outcome,
+                audit=await self._evaluate_audit_rules(policy_set, outcome),
+                triggered=await self._evaluate_triggers(policy_set, outcome),
+            )
+        except SlowRequestError:
+            await self._finish_elsewhere(policy_set, outcome.request)
+            return None
 
     async def _finish_elsewhere(self, policy_set: PolicySet, request: Request) -> None:
         """Where this would keep others waiting: asked again, a process that has time tells all."""

@@ -59,7 +59,7 @@ class AdmissionUpdates:
         policies = self._list_policies()
         if policies is not self._known:
             self._known, self._chained = policies, find_chained(policies)
-        return _is_cel(result.policy) or (result.policy.key, result.rule) in self._chained
+        return (result.policy.key, result.rule) in self._chained
 
 
 def find_chained(policies: Iterable[StoredPolicy]) -> frozenset[tuple[str, str]]:

@@ -1,14 +1,18 @@
 """Memory that processes share: when each was last alive, what it has counted, whether all end."""
 
 import mmap
+import os
 import socket
 import struct
 import time
+import weakref
+from tempfile import mkstemp
 
 _HEAD = struct.Struct("<dQQ")
 # After the head: whether the process is ready, and whether it should be replaced.
 _STATE = struct.Struct("<??")
 _DATA = _HEAD.size + 8
+_MOST_TRACE = 256 * 1024
 # Pages that nobody writes to cost nothing.
 _SIZE = 16 * 1024 * 1024
 
@@ -33,6 +37,10 @@ class ProcessSlot:
     def __init__(self, size: int = _SIZE, probe_socket: socket.socket | None = None) -> None:
         # Where the parent can ask this process, and no other.
         self.probe_socket = probe_socket
+        # Where faulthandler writes if the process crashes.
+        self.trace, name = mkstemp()
+        os.unlink(name)
+        weakref.finalize(self, os.close, self.trace)
         self._memory = mmap.mmap(-1, size)
         self._room = size - _DATA
 
@@ -78,6 +86,13 @@ class ProcessSlot:
                 return data
             time.sleep(0.001)
         return b""
+
+    def take_trace(self) -> bytes:
+        """What the process that had this slot wrote when it crashed."""
+        found = os.pread(self.trace, _MOST_TRACE, 0)
+        os.ftruncate(self.trace, 0)
+        os.lseek(self.trace, 0, os.SEEK_SET)
+        return found
 
     def clear(self) -> None:
         """Make the place free for another process."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lictor.cluster.flags import Flags
 from lictor.errors import UsageError
+from lictor.http.addresses import build_connection
 from lictor.raw import Json
 from lictor.release import VERSION
 
@@ -165,7 +166,4 @@ class HttpSender:
         return response.status
 
     def _open(self) -> http.client.HTTPConnection:
-        host, port = self._address
-        if self._context is None:
-            return http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
-        return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._context)
+        return build_connection(*self._address, _TIMEOUT, context=self._context)

@@ -4,6 +4,7 @@ It does nothing else, so that nothing can go wrong in it: no threads, no event l
 """
 
 import contextlib
+import faulthandler
 import logging
 import os
 import signal
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from lictor.cluster.metrics import RECYCLED, RESTARTS
+from lictor.evaluations import EVALUATIONS
 from lictor.serve.counters import Counters, read_tables
 from lictor.serve.probe import Probe
 from lictor.serve.slots import ProcessSlot, SharedFlag
@@ -29,6 +31,8 @@ _PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0)
 # Between two processes that have grown; and after one that could not be replaced.
 _CHANGE_SECONDS = 10.0
 _CHANGE_RETRY_SECONDS = 300.0
+# Of what a process that crashed wrote about its threads; the one that crashed comes last.
+_TRACE_SIZE = 8192
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
@@ -120,6 +124,13 @@ class Supervisor:
         self._retiring = [(process, end) for process, end in self._retiring if process.pid]
 
     def _note_end(self, process: SupervisedProcess, code: int) -> None:
+        trace = process.slot.take_trace()
+        if EVALUATIONS.settle(process.pid, code, trace):
+            log.error("policy quarantined", extra={"role": process.name, "child": process.pid})
+        if trace:
+            log.error(
+                "process crashed", extra={"trace": trace[-_TRACE_SIZE:].decode("utf-8", "replace")}
+            )
         if any(process is each for each, _ in self._retiring):
             log.info("process replaced", extra={"role": process.name, "child": process.pid})
             process.pid = 0
@@ -268,6 +279,7 @@ def _run_child(process: SupervisedProcess) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
         _die_with_parent()
         os.nice(process.niceness)
+        faulthandler.enable(process.slot.trace)
         process.run(process.slot)
         code = 0
     except KeyboardInterrupt:

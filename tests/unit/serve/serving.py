@@ -103,6 +103,7 @@ class Bench:
             self.evaluator, sinks, self.counters, capacity=capacity, workers=2
         )
         policy_sets = PolicySets(policies, self.counters, flags)
+        self.post_admission.policy_sets = policy_sets
         services = AdmissionServices(
             policy_sets, self.evaluator, self.post_admission, self.counters
         )
@@ -224,6 +225,9 @@ class FixedPolicies:
         self.policies = inner.policies
         self.names: ResourceNames = inner.names
         self.revision = 0
+        self.can_lag = False
+        # What is called when exceptions are to be caught up with.
+        self.find_new: Callable[[], bool] = lambda: False
         self.made = made
         self._listeners: list[Callable[[], None]] = []
 
@@ -232,6 +236,9 @@ class FixedPolicies:
 
     def listen(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
+
+    async def catch_up(self) -> bool:
+        return self.find_new()
 
     def change(self) -> None:
         self.revision += 1

@@ -86,19 +86,19 @@ def test_rules_that_ask_run_on_threads(tmp_path: Path) -> None:
 
 
 def test_other_requests_are_answered_meanwhile(tmp_path: Path) -> None:
-    bench = _make_asking(tmp_path, SlowWorld(0.3))
+    bench = _make_asking(tmp_path, SlowWorld(1.0))
 
     async def run() -> float:
         began = time.monotonic()
         await asyncio.gather(*(bench.post("/validate/fail", make_review()) for _ in range(8)))
         return time.monotonic() - began
 
-    asyncio.run(run())
-    assert asyncio.run(run()) < 2.2
+    # One after the other they take eight seconds.
+    assert asyncio.run(run()) < 6
 
 
 def test_answers_from_outside_have_a_deadline(tmp_path: Path) -> None:
-    bench = _make_asking(tmp_path, SlowWorld(4.0))
+    bench = _make_asking(tmp_path, SlowWorld(6.0))
 
     async def run() -> tuple[float, bytes]:
         began = time.monotonic()
@@ -106,7 +106,7 @@ def test_answers_from_outside_have_a_deadline(tmp_path: Path) -> None:
         return time.monotonic() - began, reply.body
 
     seconds, body = asyncio.run(run())
-    assert seconds < 3.5
+    assert seconds < 5.5
     assert b"no answer from outside in time" in body
 
 
@@ -119,7 +119,7 @@ class SilentRegistries(NoLookups):
 
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
         self.waiting += 1
-        self.may_answer.wait(10)
+        self.may_answer.wait(60)
         return {}
 
 
@@ -139,7 +139,7 @@ def test_those_who_wait_for_registries_hold_up_nobody_else() -> None:
     asking = _make_engine(ask_cluster, needs=Needs.LOOKUPS)
 
     async def run() -> float:
-        evaluator, deadline = Evaluator(registries), time.monotonic() + 20
+        evaluator, deadline = Evaluator(registries), time.monotonic() + 60
         hanging = [
             asyncio.create_task(evaluator.evaluate(images, Request.of(POD), deadline))
             for _ in range(100)
@@ -154,7 +154,7 @@ def test_those_who_wait_for_registries_hold_up_nobody_else() -> None:
         evaluator.close()
         return seconds
 
-    assert asyncio.run(run()) < 1.0
+    assert asyncio.run(run()) < 20
     assert len(state.threads) == 1
 
 
@@ -167,7 +167,7 @@ def test_what_is_known_of_images_is_answered_on_the_loop() -> None:
 
     engine = _make_engine(know, needs=Needs.IMAGES)
     evaluator = Evaluator(GuardedLookups(NoLookups()))
-    asyncio.run(evaluator.evaluate(engine, Request.of(POD), time.monotonic() + 5))
+    asyncio.run(evaluator.evaluate(engine, Request.of(POD), time.monotonic() + 60))
     assert threads == [threading.get_ident()]
 
 
@@ -198,7 +198,7 @@ def test_computing_of_image_rules_may_take_longer(monkeypatch: pytest.MonkeyPatc
     async def judge(needs: Needs) -> None:
         evaluator = Evaluator(guard, SignalAlarm(), hands_over=True)
         engine = _make_engine(compute, needs=needs)
-        await evaluator.evaluate(engine, Request.of(POD), time.monotonic() + 10)
+        await evaluator.evaluate(engine, Request.of(POD), time.monotonic() + 60)
 
     asyncio.run(judge(Needs.IMAGES))
     with pytest.raises(SlowRequestError):
@@ -253,7 +253,7 @@ def test_a_rule_that_takes_for_ever_is_interrupted(
         assert "endless" in str(error)  # noqa: PT017  (either is right)
     else:
         assert [result.status for result in verdict.results] == [Status.ERROR]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def _make_deferred(name: str, namespace: str, threads: list[str]) -> Program:
@@ -281,7 +281,7 @@ def test_rules_are_compiled_once_and_not_on_the_thread_that_answers() -> None:
 
     async def ask() -> list[str]:
         evaluator = Evaluator()
-        verdicts = [await evaluator.evaluate(engine, pod, time.monotonic() + 10) for _ in range(2)]
+        verdicts = [await evaluator.evaluate(engine, pod, time.monotonic() + 60) for _ in range(2)]
         evaluator.close()
         return [result.policy.name for verdict in verdicts for result in verdict.results]
 

@@ -41,7 +41,7 @@ from lictor.serve.post_admission import AdmissionOutcome, PostAdmission
 from lictor.serve.webhook_routes import WebhookRoute, read_path
 
 # For what happens at once; only a mistake takes as long.
-PATIENCE = 20.0
+PATIENCE = 90.0
 
 
 def make_pod(namespace: str) -> JsonObject:
@@ -289,10 +289,11 @@ def test_who_changes_many_policies_holds_up_no_other_change() -> None:
     tasks = [make_task("red", number) for number in range(50)]
     tasks += [make_task("blue", 0), make_task("", 0)]
     compiler = PolicyCompiler(NoTrials())
-    is_complete = asyncio.run(compiler.prepare(tasks, until=time.monotonic() - 1))
-    assert not is_complete
-    assert {"red-0", "blue-0", "-0"} <= set(compiler.made)
-    assert len(compiler.made) < 10
+    for made in ({"-0"}, {"-0", "red-0"}, {"-0", "red-0", "blue-0"}):
+        left = [task for task in tasks if task.uid not in compiler.made]
+        # The time is over after the first: whoever had it is not the first again.
+        assert not asyncio.run(compiler.prepare(left, until=time.monotonic() - 1))
+        assert set(compiler.made) == made
     assert asyncio.run(compiler.prepare(tasks, until=time.monotonic() + PATIENCE))
     assert len(compiler.made) == len(tasks)
 

@@ -148,6 +148,30 @@ def test_what_an_object_makes_too_large_is_refused(tmp_path: Path, what: str) ->
     assert bench.ask(PATH, _review("small"))["allowed"] is True
 
 
+@pytest.mark.parametrize(("action", "allowed"), [("Enforce", False), ("Audit", True)])
+def test_a_registry_does_not_let_its_images_in_by_its_silence(
+    tmp_path: Path, action: str, *, allowed: bool
+) -> None:
+    rule = {
+        "name": "signed",
+        "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+        "verifyImages": [
+            {
+                "failureAction": action,
+                "imageReferences": ["*"],
+                "required": False,
+                "verifyDigest": False,
+                "mutateDigest": False,
+                "attestors": [{"entries": [{"keys": {"publicKeys": "k"}}]}],
+            }
+        ],
+    }
+    policies = write_policies(tmp_path, make_policy("p", rule, failurePolicy="Ignore"))
+    review = _review({"containers": [{"name": "c", "image": "127.0.0.1:1/app:v1"}]})
+    response = Bench(policies, guard=policies.guard).ask("/mutate/ignore", review)
+    assert response["allowed"] is allowed
+
+
 def test_long_lists_do_not_get_past_cel(tmp_path: Path) -> None:
     policy = {
         "apiVersion": "policies.kyverno.io/v1",
@@ -241,7 +265,7 @@ def test_a_thread_that_never_ends_is_interrupted() -> None:
 
     began = time.monotonic()
     asyncio.run(run())
-    assert ended[0] - began < 5
+    assert ended[0] - began < 30
 
 
 def test_a_loop_over_many_containers_is_judged_in_time(tmp_path: Path) -> None:

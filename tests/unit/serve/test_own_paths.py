@@ -21,6 +21,7 @@ REF = PolicyRef(name="a", namespace="", kind="ClusterAdmissionPolicy", api_versi
         ("/validate/clusterwide-a", False),
         ("/audit/clusterwide-a", True),
         ("/validate/namespaced-group-red-a", False),
+        ("/validate/namespaced.team-red.a", False),
         ("/validate/fail", None),
         ("/audit/fail", None),
         ("/mutate/clusterwide-a", None),
@@ -66,6 +67,7 @@ class NoPolicies:
     policies = ()
     names = builtin_names()
     revision = 0
+    can_lag = False
 
     def programs(self, policy):
         return ()

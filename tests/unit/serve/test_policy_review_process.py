@@ -7,7 +7,7 @@ import pytest
 from serving import make_policy, require_label
 
 from lictor.cluster.compile_trial import Trials
-from lictor.cluster.helper_process import Limits
+from lictor.cluster.helper_lane import Limits
 from lictor.serve.policy_admission import review_policy
 from lictor.serve.policy_webhooks import PolicyReview, review_within_limits, run_review
 from lictor.serve.review_result import ReviewResult

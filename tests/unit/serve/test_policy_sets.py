@@ -239,6 +239,7 @@ class _Policies:
     def __init__(self, store: PolicyProvider) -> None:
         self.store = store
         self.revision = 0
+        self.can_lag = False
         self.tell: Callable[[], None] = lambda: None
 
     @property

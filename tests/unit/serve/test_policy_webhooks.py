@@ -1,5 +1,6 @@
 """Reviews of policies themselves and of the heartbeat, and how large a server may be."""
 
+import asyncio
 from base64 import b64decode
 from pathlib import Path
 
@@ -7,9 +8,13 @@ import orjson
 import pytest
 from serving import Bench, make_policy, make_review, require_label, write_policies
 
+from lictor.cluster.flags import Flags
+from lictor.cluster.rbac import Access
 from lictor.errors import UsageError
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.raw import JsonObject
 from lictor.serve.capacity import count_cores, divide_memory, find_memory
+from lictor.serve.policy_webhooks import CLEANUP_PATH, PolicyReviewer
 
 STAMP = "kyverno.io/last-request-time"
 
@@ -150,3 +155,23 @@ def test_memory_is_shared_out(workers: int, has_control: bool) -> None:  # noqa:
     assert share > 150 * MEGABYTE
     assert divide_memory(None, workers, has_control=has_control) == 2048 * MEGABYTE
     assert divide_memory(1, workers, has_control=has_control) == 96 * MEGABYTE
+
+
+def test_a_right_that_was_granted_just_before_counts() -> None:
+    """The API server reads new roles from a watch of its own, a moment after they are stored."""
+    answers = iter([False, False, False, True])
+
+    async def allows(_access: Access) -> bool:
+        return next(answers, True)
+
+    cleanup: JsonObject = {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "CleanupPolicy",
+        "metadata": {"name": "tidy", "namespace": "default"},
+        "spec": {
+            "schedule": "0 0 1 1 *",
+            "match": {"any": [{"resources": {"kinds": ["Secret"]}}]},
+        },
+    }
+    reviewer = PolicyReviewer(Flags(), builtin_names, allows=allows, cleanup_account="cleaner")
+    assert asyncio.run(reviewer.review(CLEANUP_PATH, cleanup, None)).allowed

@@ -127,7 +127,7 @@ def make_policy(*, skip):
         pytest.param("jo", True, CLASSIC, True, id="someone-else"),
         pytest.param(BACKGROUND, True, CLASSIC, False, id="our-own-work"),
         pytest.param(BACKGROUND, False, CLASSIC, True, id="our-own-work-is-wanted"),
-        pytest.param(BACKGROUND, True, CEL, True, id="cel-has-no-such-choice"),
+        pytest.param(BACKGROUND, True, CEL, False, id="our-own-work-and-cel"),
     ],
 )
 def test_own_requests(username, skip, policy, asked):

@@ -59,7 +59,7 @@ class _Run:
         self.process = context.Process(target=lambda: os._exit(supervisor.run()))
         self.process.start()
 
-    def wait(self, test: Callable[[], bool], seconds: float = 20.0) -> None:
+    def wait(self, test: Callable[[], bool], seconds: float = 90.0) -> None:
         deadline = time.monotonic() + seconds
         while not test():
             assert time.monotonic() < deadline
@@ -68,7 +68,7 @@ class _Run:
     def end(self) -> int | None:
         assert self.process.pid is not None
         os.kill(self.process.pid, signal.SIGTERM)
-        self.process.join(20)
+        self.process.join(90)
         return self.process.exitcode
 
     def count(self, metric: str) -> float:

@@ -91,6 +91,8 @@ def _decode(body: bytes, decoder: msgspec.json.Decoder[Body]) -> Body:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
+        if _may_be_deep(body):
+            _check_unread(body)
         why = f"the body is not of the expected form: {error}"
         raise UnreadableBodyError(HTTPStatus.UNPROCESSABLE_ENTITY, why) from error
     except msgspec.DecodeError as error:
@@ -103,6 +105,17 @@ def _decode(body: bytes, decoder: msgspec.json.Decoder[Body]) -> Body:
 
 def _may_be_deep(body: bytes) -> bool:
     return body.count(b"{") + body.count(b"[") > MAX_DEPTH
+
+
+def _check_unread(body: bytes) -> None:
+    """How deep an interpreter reads must not decide of which of two faults is told."""
+    try:
+        question = msgspec.json.decode(body)
+    except RecursionError as error:
+        raise _refuse_deep(body) from error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    _check_depth(question, body)
 
 
 def _check_depth(question: Json, body: bytes) -> None:

@@ -1,0 +1,139 @@
+"""Which policy each thread evaluates, in memory that processes share; which one ended a process.
+
+The engine notes the policy before it runs its rules. If the process dies, its parent reads the note
+and quarantines the policy: no process evaluates it again until it changes.
+"""
+
+import mmap
+import os
+import re
+import signal
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from hashlib import blake2b
+from typing import Final, TypeAlias
+
+QUARANTINED: Final = (
+    "a process died while it evaluated the policy; it is evaluated again when it changes"
+)
+_SIZE = 16
+# The policy, the process, the thread, and whether that is the main thread.
+_CELL = struct.Struct(f"<{_SIZE}sQQQ")
+_IDENTITY = struct.Struct(f"{_SIZE}s")
+_NOTHING = bytes(_SIZE)
+_CELLS = 4096
+_COUNT = struct.Struct("<Q")
+_MOST_QUARANTINED = 1024
+# Signals that native code causes. What SIGKILL ended may have been chosen by chance, such as by a
+# kernel that needs memory: it takes two deaths.
+_CRASHES = frozenset(
+    (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS)
+)
+_FAULTING = re.compile(rb"Current thread 0x([0-9a-f]+)")
+
+
+def identify(text: str) -> bytes:
+    """The note for a policy: its uid and what changes when the policy does."""
+    return blake2b(text.encode(), digest_size=_SIZE).digest()
+
+
+Note: TypeAlias = Callable[[bytes], None]
+
+
+class _Place(threading.local):
+    """What writes into the place of this thread; None before it has one."""
+
+    note: Note | None = None
+
+
+class EvaluationLedger:
+    """A table in shared memory; made before processes are forked."""
+
+    def __init__(self) -> None:
+        self._cells = mmap.mmap(-1, _CELLS * _CELL.size)
+        self._quarantine = mmap.mmap(-1, _COUNT.size + _MOST_QUARANTINED * _SIZE)
+        self.place = _Place()
+        # Only the parent's: policies that SIGKILL has met once.
+        self._suspected: set[bytes] = set()
+        os.register_at_fork(after_in_child=self._leave_place)
+
+    def begin(self, identity: bytes) -> None:
+        """Note that this thread evaluates a policy, until it evaluates another one or b""."""
+        (self.place.note or self.take_place())(identity)
+
+    def settle(self, process: int, code: int, trace: bytes) -> bool:
+        """Quarantine what a process died of, if it did; called by its parent, with its exit code.
+
+        `trace`: what faulthandler wrote. True where a policy is quarantined by that.
+        """
+        noted = [cell for cell in self._list_cells() if cell[2] == process]
+        for start, *_ in noted:
+            self._cells[start : start + _CELL.size] = bytes(_CELL.size)
+        culprit = _find_culprit([cell for cell in noted if cell[1] != _NOTHING], trace)
+        if culprit is None or -code not in (*_CRASHES, signal.SIGKILL):
+            return False
+        if -code == signal.SIGKILL and culprit not in self._suspected:
+            self._suspected.add(culprit)
+            return False
+        return self._add(culprit)
+
+    def holds(self, identity: bytes) -> bool:
+        """Is this policy quarantined?"""
+        return self.count > 0 and self._quarantine.find(identity, _COUNT.size) >= 0
+
+    @property
+    def count(self) -> int:
+        """How many policies have been quarantined so far."""
+        count: int = _COUNT.unpack_from(self._quarantine)[0]
+        return count
+
+    def _add(self, identity: bytes) -> bool:
+        if self.holds(identity):
+            return False
+        count = self.count
+        start = _COUNT.size + count % _MOST_QUARANTINED * _SIZE
+        self._quarantine[start : start + _SIZE] = identity
+        _COUNT.pack_into(self._quarantine, 0, count + 1)
+        return True
+
+    def _list_cells(self) -> Iterator[tuple[int, bytes, int, int, int]]:
+        for start in range(0, _CELLS * _CELL.size, _CELL.size):
+            yield start, *_CELL.unpack_from(self._cells, start)
+
+    def take_place(self) -> Note:
+        """What writes into a free cell, without a frame of Python's."""
+        # Other threads look for one too: each begins elsewhere, and looks who has it.
+        process, thread = os.getpid(), threading.get_ident()
+        is_main = threading.current_thread() is threading.main_thread()
+        first = hash((process, thread)) % _CELLS
+        for step in range(_CELLS):
+            start = (first + step) % _CELLS * _CELL.size
+            if _CELL.unpack_from(self._cells, start)[1]:
+                continue
+            _CELL.pack_into(self._cells, start, _NOTHING, process, thread, is_main)
+            if _CELL.unpack_from(self._cells, start)[1:3] == (process, thread):
+                break
+        # Where all are taken, this one is shared: a wrong note is better than no answer.
+        self.place.note = partial(_IDENTITY.pack_into, self._cells, start)
+        return self.place.note
+
+    def _leave_place(self) -> None:
+        self.place = _Place()
+        self._suspected = set()
+
+
+def _find_culprit(noted: list[tuple[int, bytes, int, int, int]], trace: bytes) -> bytes | None:
+    """The policy of the thread that the signal met. Other threads may only have waited."""
+    found = _FAULTING.search(trace)
+    if found is not None:
+        thread = int(found[1], 16)
+        return next((cell[1] for cell in noted if cell[3] == thread), None)
+    main = [cell[1] for cell in noted if cell[4]]
+    alone = {cell[1] for cell in noted}
+    return main[0] if main else alone.pop() if len(alone) == 1 else None
+
+
+# One for all processes that are forked from the one that imports this.
+EVALUATIONS = EvaluationLedger()
