@@ -1,9 +1,12 @@
 """Bodies of requests, read: JSON or YAML that claims to be an object of a kind."""
 
+import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from http import HTTPStatus
+from typing import TypeVar
 
 import orjson
 
@@ -13,6 +16,7 @@ from lictor.apiserver.kinds.decoding import explain_metadata
 from lictor.apiserver.protobuf import MEDIA_TYPE, read_protobuf
 from lictor.apiserver.status_errors import bad_request, invalid_object, unsupported_media
 from lictor.errors import RefusedRequestError, UndecodableObjectError
+from lictor.http.messages import HttpRequest
 from lictor.raw import Json, JsonObject
 
 
@@ -78,6 +82,25 @@ _MAX_DEPTH = 200
 _OPENING = (b"{", b"[")
 
 
+# Larger bodies are read beside the event loop: other requests go on meanwhile.
+_MAX_AT_ONCE = 64 * 1024
+# So that bodies of one client do not take all turns of the interpreter.
+_READERS = ThreadPoolExecutor(2, "body-reader")
+Read = TypeVar("Read")
+
+
+async def read_beside(read: Callable[..., Read], body: bytes, *more: bytes) -> Read:
+    """What a reader makes of a body, and of what else it needs to know."""
+    if len(body) <= _MAX_AT_ONCE:
+        return read(body, *more)
+    return await asyncio.get_running_loop().run_in_executor(_READERS, read, body, *more)
+
+
+async def read_body(call: HttpRequest) -> Json:
+    """The value of the body of a request; raises RefusedRequestError where it has none."""
+    return await read_beside(read_document, call.body, call.content_type)
+
+
 def read_document(body: bytes, content_type: bytes) -> Json:
     """The value of a body; raises RefusedRequestError where it has none."""
     media = content_type.partition(b";")[0].strip().lower()
@@ -110,20 +133,17 @@ def read_yaml(body: bytes) -> Json:
         except RefusedRequestError:
             pass
     # Few send YAML, and reading it takes a while to learn.
-    from lictor.lang.yaml.build import Builder
-    from lictor.lang.yaml.nodes import check_aliases, compose
+    from lictor.lang.yaml.build import build_yaml
     from lictor.lang.yaml.plain_json import YamlFault
 
     try:
-        root = next(compose(body.decode()), None)
-        if root is None:
-            return None
-        check_aliases(root)
-        value = Builder().build(root)
+        built = build_yaml(body.decode())
     except (YamlFault, ValueError, RecursionError) as error:
         raise bad_request(f"error decoding YAML: {error}") from error
-    _check_depth(value)
-    return value
+    if built is None:
+        return None
+    _check_depth(built.body)
+    return built.body
 
 
 def _check_depth(value: Json) -> None:

@@ -1,5 +1,6 @@
 """The API server's words for what is wrong with a value, and its names for types."""
 
+import contextlib
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -46,6 +47,26 @@ class Cause(msgspec.Struct, frozen=True):
 
 # Takes down what is found.
 Say: TypeAlias = Callable[[Cause], None]
+# Of more findings than these nobody reads, and looking for all of them takes seconds.
+_MOST_FINDINGS = 1000
+
+
+class _EnoughFound(Exception):  # noqa: N818  (ends the search, and is no error)
+    pass
+
+
+def collect_findings(search: Callable[[Say], None]) -> list[Cause]:
+    """What a search finds; it ends early where there is too much."""
+    found: list[Cause] = []
+
+    def say(cause: Cause) -> None:
+        found.append(cause)
+        if len(found) >= _MOST_FINDINGS:
+            raise _EnoughFound
+
+    with contextlib.suppress(_EnoughFound):
+        search(say)
+    return found
 
 
 def invalid(path: str, value: Json, why: str) -> Cause:

@@ -1,7 +1,7 @@
 """Requests about objects: from a call to a reply."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 
 import msgspec
@@ -12,14 +12,13 @@ from lictor.apiserver.bodies import (
     FieldValidation,
     decode_object,
     list_duplicates,
-    read_document,
-    read_json,
+    read_beside,
+    read_body,
     refuse_fields,
 )
 from lictor.apiserver.context import ServerContext
 from lictor.apiserver.deletion import DeleteOptions, read_options
 from lictor.apiserver.field_errors import Cause
-from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.lists import ListQuery, compile_selectors, find_single_name, list_page
 from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.objects import key_of
@@ -41,7 +40,7 @@ from lictor.apiserver.request import (
     read_validation,
     refuse_options,
 )
-from lictor.apiserver.status_errors import bad_request, no_such_resource, not_allowed
+from lictor.apiserver.status_errors import no_such_resource, not_allowed
 from lictor.apiserver.subresources import SubresourceHandlers
 from lictor.apiserver.watches import Watches, WatchQuery
 from lictor.apiserver.writing import Applied, Written
@@ -56,7 +55,18 @@ _OPTIONS = {
     "delete": ("DeleteOptions", Operation.DELETE),
     "deletecollection": ("DeleteOptions", Operation.DELETE),
 }
-_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_VERBS = {
+    "GET": "get",
+    "HEAD": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_OBJECT_VERBS = frozenset(("get", "update", "patch", "delete"))
+_LIST_VERBS = frozenset(("list", "watch", "create", "deletecollection"))
+# What can be asked of all namespaces at once.
+_SPANNING_VERBS = frozenset(("list", "watch"))
 
 
 class ResourceRequest(msgspec.Struct, frozen=True):
@@ -135,8 +145,6 @@ class RequestHandlers:
         kind, parameters = request.route.kind, request.parameters
         initial = read_flag(parameters, "sendInitialEvents")
         fields = parameters.get("fieldSelector", "")
-        if request.route.name:
-            fields = f"metadata.name={request.route.name}"
         show = build_show(request.form, kind, request.include)
         seconds = read_count(parameters, "timeoutSeconds")
         query = WatchQuery(
@@ -154,7 +162,7 @@ class RequestHandlers:
     # --- writing
 
     async def _create(self, request: ResourceRequest) -> HttpResponse:
-        document, validation = _read_body(request)
+        document, validation = await _read_object(request)
         kind = request.route.kind
         if (kind.group, kind.plural) in REVIEWS:
             user, namespace = request.attributes.user, request.route.namespace
@@ -167,7 +175,7 @@ class RequestHandlers:
         return _reply_written(request, written)
 
     async def _update(self, request: ResourceRequest) -> HttpResponse:
-        document, validation = _read_body(request)
+        document, validation = await _read_object(request)
         written = await self._api.writer.update(request.attributes, document, validation)
         return _reply_written(request, written)
 
@@ -178,30 +186,23 @@ class RequestHandlers:
         force = bool(read_flag(request.parameters, "force"))
         _check_patch_options(request.parameters, patch_kind, force=force)
         if patch_kind is PatchKind.APPLY:
-            document = decode_object(
-                request.route.kind, read_document(call.body, call.content_type)
-            )
-            if not document["metadata"].get("name"):
-                raise bad_request(
-                    f"the name of the object ({request.route.name} based on URL) was "
-                    "undeterminable: name must be provided"
-                )
+            document = decode_object(request.route.kind, await read_body(call))
             written = await writer.apply(request.attributes, Applied(document, force))
         else:
-            edit = compile_patch(patch_kind, read_json(call.body))
+            edit = compile_patch(patch_kind, await read_body(call))
             written = await writer.edit(request.attributes, edit, validation)
         return _reply_written(request, written)
 
     # --- deleting
 
     async def _delete(self, request: ResourceRequest) -> HttpResponse:
-        attributes, options = _read_deletion(request)
+        attributes, options = await _read_deletion(request)
         deleted = await self._api.deleter.delete(attributes, options)
         return _reply(deleted.reply, warnings=deleted.warnings)
 
     async def _delete_collection(self, request: ResourceRequest) -> HttpResponse:
         kind = request.route.kind
-        attributes, options = _read_deletion(request)
+        attributes, options = await _read_deletion(request)
         page = list_page(self._context, kind, _read_query(request))
         for document in page.items:
             namespace, name = key_of(document)
@@ -238,28 +239,33 @@ def _find_name(verb: str, fields: str) -> str:
 
 
 def _find_verb(call: HttpRequest, route: ResourceRoute, parameters: Parameters) -> str:
-    if call.method in ("GET", "HEAD"):
-        if read_flag(parameters, "watch"):
-            return "watch"
-        return "get" if route.name else "list"
-    if call.method == "DELETE":
-        return "delete" if route.name else "deletecollection"
     verb = _VERBS.get(call.method, "")
-    # Objects are created in a list, and changed where they are.
-    fits = bool(route.name) if verb != "create" else not route.name or bool(route.subresource)
-    if not verb or not fits:
-        raise not_allowed()
-    return verb
+    if route.name:
+        return verb
+    if verb == "get":
+        return "watch" if read_flag(parameters, "watch") else "list"
+    return "deletecollection" if verb == "delete" else verb
 
 
 def _check_verb(request: ResourceRequest) -> None:
+    """Refuse whatever discovery does not list. It says nothing of HEAD, which proxies take."""
     route, verb = request.route, request.attributes.verb
-    if route.subresource and route.subresource not in route.kind.subresources:
+    verbs = _list_verbs(route)
+    if not verbs:
         raise no_such_resource()
-    if not route.subresource and verb not in route.kind.verbs:
+    if verb not in verbs or (request.call.method == "HEAD" and route.subresource != "proxy"):
         raise not_allowed()
-    if verb == "create" and route.kind.namespaced and not route.namespace:
-        raise not_allowed()
+
+
+def _list_verbs(route: ResourceRoute) -> Iterable[str]:
+    kind = route.kind
+    if route.subresource:
+        part = kind.subresources.get(route.subresource)
+        return part.verbs if part is not None else ()
+    if route.name:
+        return _OBJECT_VERBS & {*kind.verbs}
+    spans_namespaces = kind.namespaced and not route.namespace
+    return (_SPANNING_VERBS if spans_namespaces else _LIST_VERBS) & {*kind.verbs}
 
 
 def _read_query(request: ResourceRequest) -> ListQuery:
@@ -275,19 +281,17 @@ def _read_query(request: ResourceRequest) -> ListQuery:
     )
 
 
-def _read_body(request: ResourceRequest) -> tuple[JsonObject, FieldValidation]:
+async def _read_object(request: ResourceRequest) -> tuple[JsonObject, FieldValidation]:
     call, kind = request.call, request.route.kind
     validation = read_validation(request.parameters, str(request.attributes.options["kind"]))
-    document = decode_object(kind, read_document(call.body, call.content_type))
+    document = decode_object(kind, await read_body(call))
     if validation is FieldValidation.STRICT:
-        _refuse_duplicates(kind, call.body)
+        told = [
+            f'duplicate field "{name}"' for name in await read_beside(list_duplicates, call.body)
+        ]
+        if told:
+            raise refuse_fields(kind, told)
     return document, validation
-
-
-def _refuse_duplicates(kind: ServedKind, body: bytes) -> None:
-    told = [f'duplicate field "{name}"' for name in list_duplicates(body)]
-    if told:
-        raise refuse_fields(kind, told)
 
 
 def _check_patch_options(parameters: Parameters, kind: PatchKind, *, force: bool) -> None:
@@ -301,12 +305,12 @@ def _check_patch_options(parameters: Parameters, kind: PatchKind, *, force: bool
         raise refuse_options("PatchOptions", Cause("FieldValueForbidden", told, "force"))
 
 
-def _read_deletion(request: ResourceRequest) -> tuple[RequestAttributes, DeleteOptions]:
+async def _read_deletion(request: ResourceRequest) -> tuple[RequestAttributes, DeleteOptions]:
     """Options come in the body, in the query, or not at all."""
     call, parameters = request.call, request.parameters
     sent: JsonObject = {}
     if call.body.strip():
-        body = read_document(call.body, call.content_type)
+        body = await read_body(call)
         sent = body if isinstance(body, dict) else {}
     else:
         grace = read_count(parameters, "gracePeriodSeconds")

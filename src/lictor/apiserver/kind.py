@@ -1,12 +1,13 @@
 """What the server knows of a kind: its names, where it is served, and how its objects are read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
 
 from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.resources.registry import BuiltinResource
+from lictor.kubernetes.facts import ALL_VERBS, SubresourceFacts
 from lictor.kubernetes.schemas import Form
 from lictor.raw import JsonObject
 
@@ -27,8 +28,10 @@ class ObjectSchema(Protocol):
     def apply_defaults(self, document: JsonObject) -> JsonObject:
         """With defaults where nothing was said."""
 
-    def validate(self, document: JsonObject, old: JsonObject | None) -> list[Cause]:
-        """What is wrong with it; `old` where it replaces something."""
+    def validate(
+        self, document: JsonObject, old: JsonObject | None, subresource: str = ""
+    ) -> list[Cause]:
+        """What is wrong with it; `old` where it replaces something, or a part of it."""
 
 
 class ServedKind(msgspec.Struct, frozen=True):
@@ -43,11 +46,9 @@ class ServedKind(msgspec.Struct, frozen=True):
     schema: ObjectSchema
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    verbs: tuple[str, ...] = (
-        "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
-    )  # fmt: skip
+    verbs: tuple[str, ...] = ALL_VERBS
     # status, scale, token, eviction, binding, approval, finalize, ephemeralcontainers, resize ...
-    subresources: frozenset[str] = frozenset()
+    subresources: Mapping[str, SubresourceFacts] = {}
     # What is particular to the kind.
     traits: BuiltinResource = BuiltinResource("", "")
     # Custom kinds are pruned, defaulted and checked by their own schema.

@@ -1,7 +1,6 @@
 """Which objects does a query mean? Label and field selectors, and lists in pages of one moment."""
 
 import binascii
-import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
@@ -18,17 +17,16 @@ from lictor.apiserver.request import refuse_options
 from lictor.apiserver.resources.registry import SelectableField, select_by
 from lictor.apiserver.status_errors import bad_request, expired, too_large_version
 from lictor.apiserver.store import ObjectKey, ResourceStorage
-from lictor.errors import RefusedRequestError
+from lictor.errors import CompileError, RefusedRequestError
+from lictor.lang.label_selector import (
+    FieldTerm,
+    MapTest,
+    parse_field_selector,
+    parse_label_selector,
+)
 from lictor.raw import Json, JsonObject
 
 ObjectTest: TypeAlias = Callable[[JsonObject], bool]
-_LabelTest: TypeAlias = Callable[[JsonObject], bool]
-_NAME = r"(?:[A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]"
-_LABEL = rf"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?{_NAME}"
-_VALUE = re.compile(f"(?:{_NAME})?")
-_SET = re.compile(rf"\s*({_LABEL})\s+(in|notin)\s*\(([^()]*)\)\s*(?:,|$)")
-_COMPARISON = re.compile(rf"\s*({_LABEL})\s*(==|=|!=|>|<)\s*([^,\s()!=<>]*)\s*(?:,|$)")
-_PRESENCE = re.compile(rf"\s*(!?)\s*({_LABEL})\s*(?:,|$)")
 _EVERYWHERE = select_by("metadata.name", "metadata.namespace")
 
 
@@ -48,10 +46,9 @@ def compile_selectors(kind: ServedKind, labels: str, fields: str) -> ObjectTest 
 
 def find_single_name(fields: str) -> str:
     """The one name that a field selector asks for; empty where it asks for more."""
-    for part in fields.split(","):
-        key, operator, value = _split(part)
-        if key == "metadata.name" and operator == "=":
-            return value
+    for term in _read_fields(fields):
+        if term.field == "metadata.name" and term.is_equal:
+            return term.value
     return ""
 
 
@@ -59,99 +56,38 @@ def find_single_name(fields: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _read_labels(text: str) -> _LabelTest:
-    tests = tuple(_parse_labels(text))
-    if len(tests) == 1:
-        return tests[0]
-    return lambda labels: all([test(labels) for test in tests])
-
-
-def _parse_labels(text: str) -> Iterator[_LabelTest]:
-    position = 0
-    while position < len(text):
-        if found := _SET.match(text, position):
-            yield _build_set(*found.groups())
-        elif found := _COMPARISON.match(text, position):
-            yield _build_comparison(*found.groups())
-        elif found := _PRESENCE.match(text, position):
-            yield _build_presence(*found.groups())
-        else:
-            raise bad_request(f"unable to parse requirement: {text[position:].strip()[:200]!r}")
-        position = found.end()
-
-
-def _build_set(key: str, operator: str, values: str) -> _LabelTest:
-    wanted = frozenset(_check_value(value.strip()) for value in values.split(","))
-    if operator == "in":
-        return lambda labels: key in labels and labels[key] in wanted
-    return lambda labels: labels.get(key) not in wanted
-
-
-def _build_comparison(key: str, operator: str, value: str) -> _LabelTest:
-    if operator in "<>":
-        return _build_order(key, operator, value)
-    _check_value(value)
-    if operator == "!=":
-        return lambda labels: labels.get(key) != value
-    return lambda labels: labels.get(key) == value
-
-
-def _build_order(key: str, operator: str, value: str) -> _LabelTest:
-    if not re.fullmatch(r"[+-]?[0-9]{1,19}", value):
-        raise bad_request(
-            f'for ">" and "<" operators, the value must be an integer: {value[:63]!r}'
-        )
-    bound = int(value)
-
-    def compare(labels: JsonObject) -> bool:
-        found = labels.get(key)
-        if not isinstance(found, str) or not re.fullmatch(r"[+-]?[0-9]{1,19}", found):
-            return False
-        return int(found) > bound if operator == ">" else int(found) < bound
-
-    return compare
-
-
-def _build_presence(negation: str, key: str) -> _LabelTest:
-    if negation:
-        return lambda labels: key not in labels
-    return lambda labels: key in labels
-
-
-def _check_value(value: str) -> str:
-    if not _VALUE.fullmatch(value):
-        raise bad_request(f"unable to parse requirement: values: Invalid value: {value[:80]!r}")
-    return value
+def _read_labels(text: str) -> MapTest:
+    try:
+        return parse_label_selector(text)
+    except CompileError as error:
+        raise bad_request(str(error)) from error
 
 
 # --- fields
 
 
+@lru_cache(maxsize=256)
+def _read_fields(text: str) -> tuple[FieldTerm, ...]:
+    try:
+        return parse_field_selector(text)
+    except CompileError as error:
+        raise bad_request(str(error)) from error
+
+
 def _compile_fields(kind: ServedKind, text: str) -> ObjectTest:
-    tests = [_compile_field(kind, part) for part in text.split(",") if part]
+    tests = [_compile_field(kind, term) for term in _read_fields(text)]
     return lambda document: all([test(document) for test in tests])
 
 
-def _compile_field(kind: ServedKind, part: str) -> ObjectTest:
-    key, operator, value = _split(part)
-    if not operator:
-        raise bad_request(f"invalid selector: {part[:200]!r}; can't understand {part[:200]!r}")
+def _compile_field(kind: ServedKind, term: FieldTerm) -> ObjectTest:
+    key, value, wanted = term.field, term.value, term.is_equal
     field = _EVERYWHERE.get(key) or kind.traits.selectable_fields.get(key)
     if field is None:
         if kind.is_custom or kind.traits.selectable_fields:
             raise bad_request(f"field label not supported: {key[:200]}")
         listed = ", ".join(f'"{each}"' for each in sorted(_EVERYWHERE))
         raise bad_request(f'"{key[:200]}" is not a known field selector: only {listed}')
-    wanted = operator == "="
     return lambda document: (_read_text(document, field) == value) is wanted
-
-
-def _split(part: str) -> tuple[str, str, str]:
-    for sign, operator in (("!=", "!"), ("==", "="), ("=", "=")):
-        key, found, value = part.partition(sign)
-        if found:
-            return key.strip(), operator, re.sub(r"\\([\\,=])", r"\1", value)
-    return part, "", ""
 
 
 def _read_text(document: Json, field: SelectableField) -> str:

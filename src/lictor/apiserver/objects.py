@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.status_errors import bad_request
+from lictor.apiserver.resources.registry import CUSTOM_STATUS, STATUS
+from lictor.apiserver.status_errors import bad_request, not_allowed
 from lictor.errors import RefusedRequestError
 from lictor.lang.patch.pointer import is_same
 from lictor.raw import Json, JsonObject
@@ -99,49 +100,34 @@ def set_creation_fields(kind: ServedKind, document: JsonObject, now: str) -> Jso
 
 
 def carry_over(kind: ServedKind, old: JsonObject, new: JsonObject, subresource: str) -> JsonObject:
-    """What a client wants an object to become, as far as it has a say in it through this door."""
-    if subresource and (subresource != "status" or kind.is_custom):
-        return _carry_part(old, new, subresource)
-    before = old["metadata"]
-    metadata = dict(new["metadata"])
-    _settle_namespace(metadata, before.get("namespace") or "")
-    for field in (*_KEPT, "generation", "resourceVersion"):
-        if field in before:
-            metadata[field] = before[field]
-        else:
-            metadata.pop(field, None)
-    changed = {**new, "metadata": metadata}
-    if subresource == "status":
-        # Who reports on a built-in object may label it; Deployments may only be annotated.
-        if kind.plural == "deployments":
-            metadata = _with_field(metadata, "labels", before.get("labels"))
-        return {**_with_field(old, "status", new.get("status")), "metadata": metadata}
-    if kind.has_status:
+    """What a client wants an object to become, as far as it may change it through this path."""
+    part = kind.traits.parts.get(subresource)
+    if part is None and subresource:
+        if subresource != "status":
+            raise not_allowed()
+        part = CUSTOM_STATUS if kind.is_custom else STATUS
+    changed = new if part is None else part.carry(old, new)
+    if part is None or part.changes_metadata:
+        keeps = kind.traits.status_keeps if subresource == "status" else ()
+        changed = {**changed, "metadata": _carry_metadata(old, new, keeps)}
+    else:
+        managers = new["metadata"].get("managedFields")
+        if managers is not None:
+            changed = {**changed, "metadata": {**old["metadata"], "managedFields": managers}}
+    if not subresource and kind.has_status:
         return _with_field(changed, "status", old.get("status"))
     return changed
 
 
-def _carry_part(old: JsonObject, new: JsonObject, subresource: str) -> JsonObject:
-    """The object with only that part changed which this door is for."""
-    sent = new.get("spec") or {}
-    before = old.get("spec") or {}
-    match subresource:
-        case "finalize":
-            changed = {**old, "spec": {**before, "finalizers": sent.get("finalizers") or []}}
-        case "ephemeralcontainers":
-            changed = {**old, "spec": {**before, **_pick(sent, "ephemeralContainers")}}
-        case "resize":
-            changed = {**old, "spec": {**before, **_pick(sent, "containers", "initContainers")}}
-        case _:
-            changed = _with_field(old, "status", new.get("status"))
-    managers = new["metadata"].get("managedFields")
-    if managers is None or managers == old["metadata"].get("managedFields"):
-        return changed
-    return {**changed, "metadata": {**old["metadata"], "managedFields": managers}}
-
-
-def _pick(holder: JsonObject, *fields: str) -> JsonObject:
-    return {field: holder[field] for field in fields if field in holder}
+def _carry_metadata(old: JsonObject, new: JsonObject, keeps: tuple[str, ...]) -> JsonObject:
+    before, metadata = old["metadata"], dict(new["metadata"])
+    _settle_namespace(metadata, before.get("namespace") or "")
+    for field in (*_KEPT, "generation", "resourceVersion", *keeps):
+        if field in before:
+            metadata[field] = before[field]
+        else:
+            metadata.pop(field, None)
+    return metadata
 
 
 def _with_field(document: JsonObject, field: str, value: Json) -> JsonObject:

@@ -44,7 +44,7 @@ class Database:
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         except sqlite3.Error as error:
-            raise self._damaged(error) from error
+            raise _tell_damage(path, error) from error
         try:
             self._open(is_new=is_new)
         except BaseException:
@@ -143,10 +143,15 @@ class Database:
         self._connection.close()
 
     def _damaged(self, why: object) -> DataFileError:
-        return DataFileError(
-            f"{self.path}: the file of objects cannot be read: {why}. Nothing in it was changed: "
-            "restore the folder from a copy, or move it away to begin with an empty cluster"
-        )
+        self.close()
+        return _tell_damage(self.path, why)
+
+
+def _tell_damage(path: Path, why: object) -> DataFileError:
+    return DataFileError(
+        f"{path}: the file of objects cannot be read: {why}. Nothing in it was changed: "
+        "restore the folder from a copy, or move it away to begin with an empty cluster"
+    )
 
 
 def _make_private(path: Path) -> bool:

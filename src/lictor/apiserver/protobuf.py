@@ -1,6 +1,7 @@
 """Objects of built-in kinds in Kubernetes' protobuf, read. kubectl sends some of its own so."""
 
 import base64
+import math
 import re
 import struct
 from collections.abc import Iterator
@@ -12,15 +13,20 @@ import msgspec
 import orjson
 
 from lictor.apiserver.status_errors import bad_request
-from lictor.kubernetes.facts import find_type_name, load_section
+from lictor.kubernetes.facts import NO_FACTS, find_type_name, load_section, load_type_facts
 from lictor.raw import Json, JsonObject
 
 MEDIA_TYPE = b"application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
+# re: trusted - our own table of numbers
 _FIELD = re.compile(r"(\d+)([*=~]?)(\S+)")
 _INLINE, _POINTER, _BYTES = "~", "*", "="
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _MAX_DEPTH = 64
+_EXTENSIONS = "apiextensions-apiserver.pkg.apis.apiextensions.v1"
+_RAW_JSON = frozenset(("runtime.RawExtension", "meta.v1.FieldsV1", f"{_EXTENSIONS}.JSON"))
+_SCHEMA = f"{_EXTENSIONS}.JSONSchemaProps"
+_SCHEMA_OR = f"{_SCHEMA}Or"
 _MAX_VARINT = 10
 # Of what is kept as seconds and nanoseconds; later ones no calendar knows.
 _MAX_SECONDS = 253402300799
@@ -120,6 +126,13 @@ def _text(value: Raw) -> str:
     return value.decode()
 
 
+def _number(value: float) -> int | float:
+    """As JSON writes it: what is whole has no fraction."""
+    if not math.isfinite(value):
+        raise _Fault("a number that JSON cannot write")
+    return int(value) if value.is_integer() else value
+
+
 def _whole(value: Raw) -> int:
     if not isinstance(value, int):
         raise _Fault("something else where a whole number should be")
@@ -161,6 +174,10 @@ def _fill(document: JsonObject, data: bytes, name: str, forms: JsonObject, depth
                 _fill(document, value, slot.name, forms, depth + 1)
         elif slot.name in forms:
             _take(document, slot, value, forms[slot.name], depth)
+    for field in load_type_facts().get(name, NO_FACTS).required:
+        # What must be told is told by all other formats, also where it is false.
+        if forms.get(field) == "boolean":
+            document.setdefault(field, False)
 
 
 def _take(document: JsonObject, slot: _Slot, value: Raw, form: Json, depth: int) -> None:
@@ -204,7 +221,7 @@ def _read_value(value: Raw, form: Json, slot: _Slot, depth: int) -> Json:
         raise _Fault(f"{slot.name} cannot be read")
     match form:
         case "number":
-            return value if isinstance(value, float) else _whole(value)
+            return _number(value) if isinstance(value, float) else _whole(value)
         case "boolean":
             return bool(value)
         case "string":
@@ -232,12 +249,30 @@ def _read_type(value: Raw, name: str, slot: _Slot, depth: int) -> Json:
         case "util.intstr.IntOrString":
             parts = dict(_split(value))
             return _text(parts.get(3, b"")) if parts.get(1) else _whole(parts.get(2, 0))
-        case "runtime.RawExtension" | "meta.v1.FieldsV1":
+        case _ if name in _RAW_JSON:
             return _read_json(dict(_split(value)).get(1, b""))
         case "meta.v1.Duration":
             raise _Fault("durations are not known in this format")
+        case _ if name.startswith(_SCHEMA_OR):
+            return _read_alternative(value, name.removeprefix(_SCHEMA_OR), slot, depth)
         case _:
             return _read_message(value, name, depth + 1)
+
+
+def _read_alternative(value: bytes, other: str, slot: _Slot, depth: int) -> Json:
+    """What is a schema or something else, such as `additionalProperties`."""
+    parts = list(_split(value))
+    schemas = [
+        [_read_type(part, _SCHEMA, slot, depth + 1) for found, part in parts if found == number]
+        for number in ((2,) if other == "Bool" else (1, 2) if other == "Array" else (1,))
+    ]
+    if other == "StringArray" and not schemas[0]:
+        return [_text(part) for found, part in parts if found == 2]
+    if other == "Array" and schemas[1]:
+        return schemas[1]
+    if schemas[0]:
+        return schemas[0][0]
+    return bool(dict(parts).get(1)) if other == "Bool" else None
 
 
 def _read_json(value: Raw) -> Json:

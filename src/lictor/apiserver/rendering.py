@@ -98,7 +98,7 @@ def render_page(form: AcceptedForm, kind: ServedKind, page: ListPage, include: s
                 "kind": kind.list_kind,
                 "apiVersion": kind.api_version,
                 "metadata": metadata,
-                "items": page.items,
+                "items": page.items if kind.is_custom else list(map(_drop_kind, page.items)),
             }
         case ObjectForm.METADATA:
             return list_metadata(page.items, metadata, form.version)
@@ -112,6 +112,11 @@ def render_page(form: AcceptedForm, kind: ServedKind, page: ListPage, include: s
             )
         case _:
             assert_never(form.form)
+
+
+def _drop_kind(document: JsonObject) -> JsonObject:
+    """As Kubernetes writes items of lists; only those of custom kinds name it."""
+    return {key: value for key, value in document.items() if key not in ("kind", "apiVersion")}
 
 
 def build_show(

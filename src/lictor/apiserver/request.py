@@ -199,13 +199,16 @@ def find_route(catalogue: Catalogue, path: str) -> ResourceRoute:
     if rest[0] == "namespaces" and len(rest) > 2 and not _is_part(group, rest):
         namespace, rest = rest[1], rest[2:]
     kind = catalogue.find(group, version, rest[0])
-    if kind is None or not all(rest):
+    # Behind `proxy` stands a path of something else.
+    if kind is None or not all(rest[:3]):
         raise no_such_resource()
     # An object that lies in no namespace is not found in one.
     if namespace and not kind.namespaced:
         raise no_such_resource()
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
+    if len(rest) > 3 and subresource != "proxy":
+        raise no_such_resource()
     if name and kind.namespaced and not namespace:
         raise no_such_resource()
     return ResourceRoute(kind, namespace, name, subresource)

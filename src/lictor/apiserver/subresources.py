@@ -1,18 +1,20 @@
 """Subresources that are more than a part of their object: tokens, evictions, logs and the like."""
 
 from collections.abc import Awaitable, Callable
+from functools import cache
 from http import HTTPStatus
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from lictor.apiserver.access.service_account_tokens import TokenRequests
-from lictor.apiserver.bodies import read_document, read_json
+from lictor.apiserver.bodies import decode_object, read_body
 from lictor.apiserver.context import ServerContext
 from lictor.apiserver.deletion import read_options
 from lictor.apiserver.field_errors import INVALID
 from lictor.apiserver.json_fields import read_object, read_text
 from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.kinds.catalogue import BuiltinSchema
 from lictor.apiserver.kinds.custom_kind import CustomSchema
 from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.objects import count_generation, is_unchanged, read_clock, version_of
@@ -20,7 +22,8 @@ from lictor.apiserver.ownership.managed_fields import track
 from lictor.apiserver.patches import ObjectEdit, PatchKind, compile_patch, read_patch_kind
 from lictor.apiserver.request import RequestAttributes
 from lictor.apiserver.resources.columns import tell_labels, tell_selector
-from lictor.apiserver.status_errors import bad_request, conflict, invalid, not_allowed
+from lictor.apiserver.resources.registry import find_resource
+from lictor.apiserver.status_errors import bad_request, conflict, invalid
 from lictor.apiserver.writing import Written
 from lictor.errors import RefusedRequestError
 from lictor.http.messages import HttpRequest, HttpResponse
@@ -51,12 +54,6 @@ def read_scale(kind: ServedKind, document: JsonObject) -> JsonObject:
 def write_scale(kind: ServedKind, document: JsonObject, scale: JsonObject) -> JsonObject:
     """The object with as many replicas as its Scale wants; raises RefusedRequestError."""
     wanted = read_object(scale, "spec").get("replicas", 0)
-    if isinstance(wanted, bool) or not isinstance(wanted, int):
-        raise RefusedRequestError(
-            "spec.replicas of a Scale is a whole number",
-            code=HTTPStatus.BAD_REQUEST,
-            reason="BadRequest",
-        )
     path = _find_paths(kind)["specReplicasPath"]
     if wanted < 0:
         raise _refuse(kind, document, path, wanted)
@@ -131,7 +128,7 @@ class Scaling:
         """The Scale as it is now."""
         if call.method == "GET":
             return Written(read_scale(attributes.kind, self._context.find(attributes)))
-        edit = _read_edit(attributes.kind, call)
+        edit = await _read_edit(attributes, call)
         for attempt in range(_ATTEMPTS):
             try:
                 return await self._change(attributes, edit)
@@ -146,11 +143,9 @@ class Scaling:
         old = context.find(attributes)
         before = read_scale(kind, old)
         wanted = edit(before)
-        version = (wanted.get("metadata") or {}).get("resourceVersion")
-        if version and version != version_of(old):
-            raise conflict(kind, attributes.name)
+        _check_preconditions(attributes, wanted, old)
         admitted = await context.admission.mutate(attributes, wanted, before)
-        after = wanted if admitted.document is None else admitted.document
+        after = _decode(attributes, wanted if admitted.document is None else admitted.document)
         new = count_generation(kind, old, write_scale(kind, old, after))
         causes = kind.schema.validate(new, old)
         if causes:
@@ -173,25 +168,43 @@ class Scaling:
         return context.show(kind, stored)
 
 
-def _read_edit(kind: ServedKind, call: HttpRequest) -> ObjectEdit:
+async def _read_edit(attributes: RequestAttributes, call: HttpRequest) -> ObjectEdit:
     if call.method == "PUT":
-        sent = _require(read_document(call.body, call.content_type))
+        sent = _decode(attributes, await read_body(call))
         return lambda _: sent
-    if call.method != "PATCH":
-        raise not_allowed()
-    patch_kind = read_patch_kind(kind, call.content_type.decode("latin-1"))
+    patch_kind = read_patch_kind(attributes.kind, call.content_type.decode("latin-1"))
     if patch_kind is PatchKind.APPLY:
         raise bad_request("a Scale cannot be applied, only replaced and patched")
-    patch = compile_patch(patch_kind, read_json(call.body))
-    return lambda before: _require(patch(before))
+    patch = compile_patch(patch_kind, await read_body(call))
+    return lambda before: _decode(attributes, patch(before))
 
 
-def _require(document: Json) -> JsonObject:
-    if not isinstance(document, dict) or not isinstance(document.get("metadata") or {}, dict):
-        raise bad_request("a Scale must be an object")
-    return document
+def _check_preconditions(attributes: RequestAttributes, sent: JsonObject, old: JsonObject) -> None:
+    """What is sent to a subresource may be meant for one version of one object."""
+    metadata = sent["metadata"]
+    for field in ("uid", "resourceVersion"):
+        if metadata.get(field) and metadata[field] != old["metadata"].get(field):
+            raise conflict(attributes.kind, attributes.name)
 
 
+def _decode(attributes: RequestAttributes, document: Json) -> JsonObject:
+    """What is sent to a subresource, as an object of the kind that belongs there."""
+    part = attributes.kind.subresources.get(attributes.subresource)
+    api_version, name = (part and part.kind) or (attributes.kind.api_version, attributes.kind.kind)
+    if isinstance(document, dict) and document.get("apiVersion") == _OLD_EVICTIONS:
+        document = {**document, "apiVersion": api_version}
+    kind = _describe_kind(api_version, name)
+    return kind.schema.prune(decode_object(kind, document))
+
+
+@cache
+def _describe_kind(api_version: str, name: str) -> ServedKind:
+    group, _, version = api_version.rpartition("/")
+    schema = BuiltinSchema(api_version, find_resource(group, name))
+    return ServedKind(group, version, name, "", "", namespaced=True, schema=schema)
+
+
+_OLD_EVICTIONS = "policy/v1beta1"
 # What is sent to a subresource that opens a connection, and its parameters that may come often.
 _CONNECTIONS = {
     "exec": "ExecOptions",
@@ -216,6 +229,7 @@ class SubresourceHandlers:
             ("serviceaccounts", "token"): self._issue_token,
             ("pods", "eviction"): self._evict,
             ("pods", "binding"): self._bind,
+            ("bindings", ""): self._bind,
             ("pods", "log"): self._show_log,
             **{("pods", name): self._connect for name in _CONNECTIONS},
             ("services", "proxy"): self._connect,
@@ -231,56 +245,45 @@ class SubresourceHandlers:
         return self._answers.get((attributes.kind.plural, attributes.subresource))
 
     async def _issue_token(self, attributes: RequestAttributes, call: HttpRequest) -> Written:
-        request = _read_sent(attributes, call)
+        request = await _read_sent(attributes, call)
         heard = await self._admit(attributes, request)
         kind, namespace, name = attributes.kind, attributes.namespace, attributes.name
         return Written(self._tokens.issue(kind, namespace, name, request), heard, is_new=True)
 
     async def _evict(self, attributes: RequestAttributes, call: HttpRequest) -> Written:
-        eviction = _read_sent(attributes, call)
+        eviction = await _read_sent(attributes, call)
         self._context.find(attributes)
         heard = await self._admit(attributes, eviction)
         deletion = msgspec.structs.replace(
             attributes, verb="delete", subresource="", operation=Operation.DELETE
         )
-        sent = eviction.get("deleteOptions") or {}
+        sent = read_object(eviction, "deleteOptions")
         dry = attributes.dry_run or sent.get("dryRun") == ["All"]
         deletion = msgspec.structs.replace(deletion, dry_run=dry)
         deleted = await self._api.deleter.delete(deletion, read_options(sent))
         return _succeed((*heard, *deleted.warnings))
 
     async def _bind(self, attributes: RequestAttributes, call: HttpRequest) -> Written:
-        binding = _read_sent(attributes, call)
-        heard = await self._admit(attributes, binding)
-        target = binding.get("target")
-        node = target.get("name") if isinstance(target, dict) else None
-        if not isinstance(node, str) or not node:
+        binding = await _read_sent(attributes, call)
+        target = read_object(binding, "target")
+        node, name = read_text(target, "name"), binding["metadata"]["name"]
+        if read_text(target, "kind") not in ("", "Node") or not node:
             raise bad_request("a binding needs the name of a node in target.name")
-        kind = attributes.kind
-
-        def place(pod: JsonObject) -> JsonObject:
-            if (pod.get("spec") or {}).get("nodeName"):
-                held = pod["spec"]["nodeName"]
-                why = f'pod {attributes.name} is already assigned to node "{held}"'
-                raise RefusedRequestError(
-                    f'Operation cannot be fulfilled on pods/binding "{attributes.name}": {why}',
-                    code=HTTPStatus.CONFLICT,
-                    reason="Conflict",
-                    details={"name": attributes.name, "kind": "pods/binding"},
-                )
-            return {**pod, "spec": {**pod.get("spec", {}), "nodeName": node}}
-
-        pod = place(self._context.find(attributes))
+        heard = await self._admit(attributes, binding)
+        context = self._context
+        pods = context.catalogue.find("", "v1", "pods") or attributes.kind
+        attributes = msgspec.structs.replace(attributes, kind=pods, name=name)
+        pod = context.find(attributes)
+        _check_preconditions(attributes, binding, pod)
+        bound = _place(pod, node, read_object(binding["metadata"], "annotations"))
         if not attributes.dry_run:
-            store = self._context.store
-            store.put(kind, pod, expected=pod["metadata"]["resourceVersion"])
-            await store.settle()
+            context.store.put(pods, bound, expected=version_of(pod))
+            await context.store.settle()
         return _succeed(heard)
 
     async def _show_log(self, attributes: RequestAttributes, call: HttpRequest) -> HttpResponse:
         """Nothing runs here, so nobody has said anything."""
-        if call.method != "GET":
-            raise not_allowed()
+        del call
         self._context.find(attributes)
         return HttpResponse(HTTPStatus.OK, b"")
 
@@ -304,18 +307,36 @@ class SubresourceHandlers:
         return (*admitted.warnings, *heard)
 
 
-def _read_sent(attributes: RequestAttributes, call: HttpRequest) -> JsonObject:
+async def _read_sent(attributes: RequestAttributes, call: HttpRequest) -> JsonObject:
     """What is sent to a subresource that creates something; it is about its object."""
-    if call.method != "POST":
-        raise not_allowed()
-    sent = read_document(call.body, call.content_type)
-    metadata = sent.get("metadata", {}) if isinstance(sent, dict) else None
-    if not isinstance(sent, dict) or not isinstance(metadata or {}, dict):
-        raise bad_request("the body must be an object")
-    name = (metadata or {}).get("name") or attributes.name
-    if name != attributes.name:
-        raise bad_request(f"name in URL does not match name in {sent.get('kind')} object")
-    return {**sent, "metadata": {**(metadata or {}), "name": name}}
+    sent = _decode(attributes, await read_body(call))
+    name = sent["metadata"].get("name") or attributes.name
+    if attributes.name and name != attributes.name:
+        raise bad_request(f"name in URL does not match name in {sent['kind']} object")
+    return {**sent, "metadata": {**sent["metadata"], "name": name}}
+
+
+def _place(pod: JsonObject, node: str, annotations: JsonObject) -> JsonObject:
+    """The Pod on a node; raises RefusedRequestError where it cannot go there."""
+    metadata, spec, why = pod["metadata"], read_object(pod, "spec"), ""
+    name = metadata["name"]
+    if metadata.get("deletionTimestamp"):
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+    elif held := read_text(spec, "nodeName"):
+        why = f'pod {name} is already assigned to node "{held}"'
+    elif spec.get("schedulingGates"):
+        why = f"pod {name} has non-empty .spec.schedulingGates"
+    if why:
+        raise RefusedRequestError(
+            f'Operation cannot be fulfilled on pods/binding "{name}": {why}',
+            code=HTTPStatus.CONFLICT,
+            reason="Conflict",
+            details={"name": name, "kind": "pods/binding"},
+        )
+    if annotations:
+        merged = {**read_object(metadata, "annotations"), **annotations}
+        metadata = {**metadata, "annotations": merged}
+    return {**pod, "metadata": metadata, "spec": {**spec, "nodeName": node}}
 
 
 def _describe_connection(attributes: RequestAttributes, call: HttpRequest) -> JsonObject:

@@ -155,6 +155,11 @@ class ObjectWriter:
     async def _create_applied(self, attributes: RequestAttributes, applied: Applied) -> Written:
         if attributes.subresource:
             raise not_found(attributes.kind, attributes.name)
+        if not name_of(applied.document):
+            raise bad_request(
+                f"the name of the object ({attributes.name} based on URL) was undeterminable: "
+                "name must be provided"
+            )
         uid = applied.document["metadata"].get("uid")
         if uid:
             told = f"the provided object specified uid {uid}, and no existing object was found"
@@ -285,7 +290,7 @@ class ObjectWriter:
             changed = carry_over(kind, old, _reread(kind, admitted.document), part)
             new = kind.schema.apply_defaults(changed)
         new = count_generation(kind, old, new)
-        causes = [*check_change(old, new), *kind.schema.validate(new, old)]
+        causes = [*check_change(old, new), *kind.schema.validate(new, old, part)]
         if causes:
             raise invalid(kind, attributes.name, causes)
         heard = await self._context.admission.validate(attributes, new, old)

@@ -13,7 +13,7 @@ from lictor.http.client import ClientResponse, HttpClient
 from lictor.raw import Json, JsonObject
 
 TOKEN = "secret"
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 class Answer:

@@ -58,6 +58,9 @@ _NAMES = (*["thing"] * 25, "missing", "missing", "UPPER", "..", "a/b", "x" * 300
 _PARTS = (
     *["status"] * 5,
     *["scale"] * 3,
+    *["resize"] * 2,
+    *["ephemeralcontainers"] * 2,
+    "approval",
     "finalize",
     "token",
     "eviction",

@@ -441,3 +441,17 @@ def test_numbers_keep_their_size() -> None:
         assert created.json["data"] == {"a": "9" * 40}
 
     run_on_site(work)
+
+
+def test_an_apply_takes_the_name_of_what_is_there() -> None:
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"c": "d"}}
+    path = f"{CONFIG_MAPS}/a?fieldManager=x"
+
+    async def work(site: Site) -> None:
+        missing = await site.patch(path, applied, "apply-patch+yaml")
+        assert (missing.status, "name must be provided" in missing.message) == (400, True)
+        await site.create(CONFIG_MAPS, config_map("a", data={"a": "b"}))
+        answer = await site.patch(path, applied, "apply-patch+yaml")
+        assert (answer.status, answer.json["data"]) == (200, {"a": "b", "c": "d"})
+
+    run_on_site(work)

@@ -236,6 +236,8 @@ OTHERS = yaml.safe_load("""
   faults: ['roleRef.kind: Unsupported value: "Role": supported values: "ClusterRole"']
 - of: {apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {schedule: x, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}}}}
   faults: ['spec.schedule: Invalid value: "x": expected exactly 5 fields, found 1: [x]']
+- of: {apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {schedule: "*/1 * * * ?", timeZone: Europe, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}}}}
+  faults: ['spec.timeZone: Invalid value: "Europe": unknown time zone Europe']
 - of: {apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {template: {spec: {containers: [{name: a, image: a}]}}}}
   faults: ['spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"']
 - of: {apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: a}}

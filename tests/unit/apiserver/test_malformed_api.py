@@ -102,6 +102,10 @@ async def fill(line):
         body = json.dumps(make_honest(kind)).encode()
         headers = (("content-type", "application/json"),)
         await line.ask(Wild("POST", KINDS[kind], headers, body).write())
+    levels = {"pod-security.kubernetes.io/warn": "restricted"}
+    patch = json.dumps({"metadata": {"labels": levels}}).encode()
+    headers = (("content-type", "application/merge-patch+json"),)
+    await line.ask(Wild("PATCH", "/api/v1/namespaces/default", headers, patch).write())
 
 
 def is_clean(answer) -> bool:

@@ -129,7 +129,7 @@ def test_what_cannot_be_written_is_undone(tmp_path: Path) -> None:
 
 
 async def wait_for(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110  (a test)
             await asyncio.sleep(0.02)
 

@@ -77,8 +77,3 @@ def test_nobody_scales_below_zero(kind, message):
         write_scale(kind, {"metadata": METADATA}, {"spec": {"replicas": -1}})
 
     assert (caught.value.code, caught.value.message) == (422, message)
-
-
-def test_a_scale_is_a_number():
-    with pytest.raises(RefusedRequestError):
-        write_scale(DEPLOYMENT, {"metadata": METADATA}, {"spec": {"replicas": "2"}})

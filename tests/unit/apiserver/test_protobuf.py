@@ -1,6 +1,7 @@
 """Kubernetes' protobuf, read: as kubectl sends it, and as nobody should."""
 
 import json
+import struct
 from base64 import b64decode
 from pathlib import Path
 
@@ -96,12 +97,49 @@ def test_fields_of_later_releases_are_passed_over() -> None:
     assert read_protobuf(wrap("v1", "ConfigMap", content))["metadata"] == {"name": "c"}
 
 
+def test_schemas_of_custom_kinds() -> None:
+    def property_of(name: bytes, schema: bytes) -> bytes:
+        return field(29, field(1, name) + field(2, schema))
+
+    text, double = field(5, b"string"), struct.pack("<d", 10.0)
+    schema = (
+        field(5, b"object")
+        + property_of(b"list", field(24, field(1, text)))
+        + property_of(b"map", field(30, field(1, 1) + field(2, text)))
+        + property_of(b"closed", field(30, field(1, 0)))
+        + property_of(b"open", field(30, field(1, 1)))
+        + property_of(b"number", varint(9 << 3 | 1) + double + field(8, field(1, b"[1, null]")))
+        + property_of(b"any", field(27, text) + field(27, field(5, b"integer")))
+    )
+    version = field(1, b"v1") + field(2, 0) + field(3, 1) + field(4, field(1, schema))
+    version += field(5, field(1, b""))
+    content = field(1, field(1, b"things.example.com")) + field(2, field(7, version))
+    read = read_protobuf(wrap("apiextensions.k8s.io/v1", "CustomResourceDefinition", content))
+    [found] = read["spec"]["versions"]
+    assert (found["served"], found["storage"], found["subresources"]) == (
+        False,
+        True,
+        {"status": {}},
+    )
+    assert found["schema"]["openAPIV3Schema"] == {
+        "type": "object",
+        "properties": {
+            "list": {"items": {"type": "string"}},
+            "map": {"additionalProperties": {"type": "string"}},
+            "closed": {"additionalProperties": False},
+            "open": {"additionalProperties": True},
+            "number": {"maximum": 10, "default": [1, None]},
+            "any": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        },
+    }
+
+
 WRONG = [
     b"",
     b"{}",
     b"k8s\0",
     wrap("v1", "Nonsense", b""),
-    wrap("apiextensions.k8s.io/v1", "CustomResourceDefinition", b""),
+    wrap("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition", b""),
     wrap("v1", "ConfigMap", b"\x0a\xff\x01"),
     wrap("v1", "ConfigMap", b"\xff" * 20),
     wrap("v1", "ConfigMap", field(1, 5)),

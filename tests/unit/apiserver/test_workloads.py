@@ -38,7 +38,7 @@ def run(test):
     asyncio.run(test())
 
 
-async def until(holds, seconds=10.0):
+async def until(holds, seconds=60.0):
     """Wait until a question is answered with something, and give it."""
     async with asyncio.timeout(seconds):
         while True:

@@ -1,4 +1,4 @@
-"""Nobody may hand out rights that they do not have, by roles or by bindings."""
+"""Nobody may hand out rights that they do not have, by roles, bindings or certificates."""
 
 from collections.abc import Iterable, Iterator
 
@@ -22,6 +22,8 @@ from lictor.raw import Json, JsonObject
 
 _ROLES = frozenset(("roles", "clusterroles"))
 _BINDINGS = frozenset(("rolebindings", "clusterrolebindings"))
+_REQUESTS = "certificatesigningrequests"
+_SIGNER_VERBS = {"approval": "approve", "status": "sign"}
 _EVERYTHING = (
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
@@ -52,6 +54,8 @@ class Escalation:
     ) -> None:
         """Raise RefusedRequestError where someone gives more than they have."""
         kind, user = attributes.kind, attributes.user
+        if kind.plural == _REQUESTS and attributes.subresource in _SIGNER_VERBS:
+            self._check_signer(attributes, document, old)
         if kind.group != GROUP or MASTERS in user.groups or document is None:
             return
         if attributes.operation is Operation.DELETE or (old and _is_upkeep(document, old)):
@@ -84,9 +88,26 @@ class Escalation:
             raise not_found(attributes.kind, name)
         self._confirm(attributes, document, read_list(role, "rules"))
 
-    def _may(self, attributes: RequestAttributes, verb: str, plural: str, name: str) -> bool:
+    def _check_signer(
+        self, attributes: RequestAttributes, document: JsonObject | None, old: JsonObject | None
+    ) -> None:
+        """Who approves a request for a certificate, or signs it, may do so for its signer."""
+        verb = _SIGNER_VERBS[attributes.subresource]
+        if verb == "sign" and read_object(document, "status") == read_object(old, "status"):
+            return
+        signer = read_text(read_object(old, "spec"), "signerName")
+        group = attributes.kind.group
+        for name in (signer, f"{signer.partition('/')[0]}/*"):
+            if self._may(attributes, verb, "signers", name, group):
+                return
+        told = f"user not permitted to {verb} requests with signerName {_quote(signer)}"
+        raise forbid(group, attributes.kind.plural, attributes.name, told)
+
+    def _may(
+        self, attributes: RequestAttributes, verb: str, plural: str, name: str, group: str = GROUP
+    ) -> bool:
         question = AccessQuestion(
-            attributes.user, verb, GROUP, plural, namespace=attributes.namespace, name=name
+            attributes.user, verb, group, plural, namespace=attributes.namespace, name=name
         )
         return self._authorization.decide(question)[0]
 

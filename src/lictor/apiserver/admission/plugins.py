@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from lictor.apiserver.admission.submission import Submission, missing_namespace
 from lictor.apiserver.json_fields import read_list, read_object, read_text
 from lictor.apiserver.kind import ObjectReader
-from lictor.errors import CompileError, RefusedRequestError
+from lictor.errors import CompileError, EvaluationError, RefusedRequestError
 from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject
 
@@ -52,16 +52,30 @@ class PodSecurityAdmission:
         labels = self._labels(submission.namespace)
         if not any(name.startswith(_LABEL_PREFIX) for name in labels) or _is_trifle(submission):
             return
-        told = _find_violations(labels, "enforce", document) if is_pod else ""
+        pod = document if is_pod else _find_template(document)
+        told = _find_violations(labels, "enforce", pod) if is_pod else ""
         if told:
             raise submission.forbid(f"violates PodSecurity {told}")
-        told = _find_violations(labels, "warn", document)
+        told = _find_violations(labels, "warn", pod)
         if told:
             warnings.append(f"would violate PodSecurity {told}")
 
     def _labels(self, namespace: str) -> Mapping[str, str]:
         found = self._reader.get("", "namespaces", "", namespace)
         return read_object(read_object(found, "metadata"), "labels")
+
+
+def _find_template(workload: JsonObject) -> JsonObject:
+    """The Pod that a workload makes."""
+    holder = workload if "template" in workload else read_object(workload, "spec")
+    if "jobTemplate" in holder:
+        holder = read_object(read_object(holder, "jobTemplate"), "spec")
+    template = read_object(holder, "template")
+    return {
+        "kind": "Pod",
+        "metadata": read_object(template, "metadata"),
+        "spec": read_object(template, "spec"),
+    }
 
 
 def _find_violations(labels: Mapping[str, str], mode: str, document: JsonObject) -> str:
@@ -80,7 +94,10 @@ def _find_violations(labels: Mapping[str, str], mode: str, document: JsonObject)
         # Kubernetes takes what it cannot read for the strictest.
         level, version = "restricted", "latest"
         checks = select_checks(parse_level(level), parse_version(version))
-    pod = read_pod(document)
+    try:
+        pod = read_pod(document)
+    except EvaluationError as error:
+        return f'"{level}:{version}": {error}'
     found = [violation for _, check in checks if (violation := check(pod)) is not None]
     if level == "restricted":
         found = [violation for violation in found if violation.check not in _OVERRIDDEN]

@@ -12,7 +12,7 @@ import orjson
 from lictor.apiserver.admission.webhooks import Webhook, WebhookAddress
 from lictor.apiserver.json_fields import read_list, read_object, read_text
 from lictor.apiserver.kind import ObjectReader
-from lictor.errors import LookupFailedError
+from lictor.errors import LookupFailedError, UnknownHostError
 from lictor.http.client import ClientResponse, HttpClient
 from lictor.raw import Json, JsonObject
 
@@ -222,7 +222,7 @@ def _explain(error: Exception, url: str) -> str:
         return f"tls: failed to verify certificate: x509: {_explain_certificate(error)}"
     if isinstance(error, ssl.SSLError):
         return f"tls: {error.reason or error}"
-    if isinstance(error, socket.gaierror):
+    if isinstance(error, UnknownHostError):
         return f"dial tcp: lookup {urlsplit(url).hostname}: no such host"
     if isinstance(error, ConnectionRefusedError):
         return f"dial tcp {host}: connect: connection refused"

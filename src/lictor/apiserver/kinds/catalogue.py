@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
-from lictor.apiserver.field_errors import Cause
+from lictor.apiserver.field_errors import Cause, collect_findings
 from lictor.apiserver.json_fields import copy_json
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.custom_kind import read_kinds, read_storage_version
@@ -11,12 +12,7 @@ from lictor.apiserver.kinds.decoding import Pruner, explain_mismatch, list_unkno
 from lictor.apiserver.resources.registry import BuiltinResource, find_resource
 from lictor.apiserver.resources.validation import validate_metadata
 from lictor.errors import UndecodableObjectError
-from lictor.kubernetes.facts import (
-    KindFacts,
-    SubresourceFacts,
-    load_section,
-    load_served_kinds,
-)
+from lictor.kubernetes.facts import KindFacts, load_section, load_served_kinds
 from lictor.kubernetes.field_types import ANYTHING, find_field_type
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.kubernetes.schemas import DEDUCED, Form, find_form
@@ -66,16 +62,20 @@ class BuiltinSchema:
         self._resource.set_defaults(filled)
         return filled
 
-    def validate(self, document: JsonObject, old: JsonObject | None) -> list[Cause]:
+    def validate(
+        self, document: JsonObject, old: JsonObject | None, subresource: str = ""
+    ) -> list[Cause]:
         resource = self._resource
+        part = resource.parts.get(subresource)
+        validate = resource.validate if part is None or part.validate is None else part.validate
         causes = validate_metadata(
             document,
             old,
             resource.validate_name,
             takes_any_finalizer=resource.takes_any_finalizer,
         )
-        if resource.validate is not None:
-            resource.validate(document, old, causes.append)
+        if validate is not None:
+            causes += collect_findings(partial(validate, document, old))
         return causes
 
 
@@ -210,17 +210,5 @@ def _make_builtin(api_version: str, kind: str, facts: KindFacts) -> ServedKind:
         short_names=facts.short,
         categories=facts.categories,
         verbs=facts.verbs,
-        subresources=frozenset(facts.subresources),
+        subresources=facts.subresources,
     )
-
-
-_STATUS = SubresourceFacts(("get", "patch", "update"))
-_SCALE = SubresourceFacts(("get", "patch", "update"), ("autoscaling/v1", "Scale"))
-
-
-def list_subresources(kind: ServedKind) -> dict[str, SubresourceFacts]:
-    """The subresources of a kind by their names."""
-    if kind.is_custom:
-        usual = {"status": _STATUS, "scale": _SCALE}
-        return {name: facts for name, facts in usual.items() if name in kind.subresources}
-    return dict(load_served_kinds()[kind.api_version][kind.kind].subresources)

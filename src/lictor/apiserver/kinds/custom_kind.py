@@ -23,8 +23,14 @@ from lictor.apiserver.resources.registry import BuiltinResource
 from lictor.apiserver.resources.validation import validate_metadata
 from lictor.errors import SyntaxFaultError, UndecodableObjectError
 from lictor.kubernetes.custom_schemas import read_custom_form
+from lictor.kubernetes.facts import SubresourceFacts
 from lictor.kubernetes.schemas import Form
 from lictor.raw import Json, JsonObject
+
+_SUBRESOURCES = {
+    "status": SubresourceFacts(("get", "patch", "update")),
+    "scale": SubresourceFacts(("get", "patch", "update"), ("autoscaling/v1", "Scale")),
+}
 
 
 def read_kinds(crd: JsonObject) -> tuple[ServedKind, ...]:
@@ -62,7 +68,11 @@ def _read_kind(crd: JsonObject, version: JsonObject) -> ServedKind:
         traits=traits,
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
-        subresources=frozenset(version.get("subresources") or ()),
+        subresources={
+            name: facts
+            for name, facts in _SUBRESOURCES.items()
+            if (version.get("subresources") or {}).get(name) is not None
+        },
         is_custom=True,
     )
 
@@ -112,7 +122,10 @@ class CustomSchema:
         completed: JsonObject = complete_value(self._schema, document)
         return completed
 
-    def validate(self, document: JsonObject, old: JsonObject | None) -> list[Cause]:
+    def validate(
+        self, document: JsonObject, old: JsonObject | None, subresource: str = ""
+    ) -> list[Cause]:
+        del subresource
         found = validate_metadata(document, old, takes_any_finalizer=True)
         before = ABSENT if old is None else old
         faults: list[Cause] = []
@@ -130,12 +143,14 @@ class CustomSchema:
 
 
 Step = Callable[[Json], Iterator[Json]]
+# re: linear - the first failure ends the reading
 _TOKEN = re.compile(
-    r"\.\.(?P<deep>\*|[\w-]+)|\.(?P<field>\*|(?:\\.|[^.\[\]\s(){}])+)"
-    r"|\[\?\(\s*@(?P<left>[^=!<>~]*?)\s*(?:(?P<operator>==|!=|<=|>=|<|>)\s*(?P<right>.+?))?\s*\)\]"
-    r"|\[(?P<start>-?\d*):(?P<end>-?\d*)\]"
-    r"|\[(?P<index>-?\d+|\*)\]|\[(?P<quoted>'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")\]"
+    r"\.\.(?P<deep>\*|[\w-]+)|\.(?P<field>\*|(?:\\.|[^.\[\]\s(){}\\])+)"
+    r"|\[\?\(\s*@(?P<left>[^=!<>~]*?)(?:(?P<operator>==|!=|<=|>=|<|>)(?P<right>.+?))?\)\]"
+    r"|\[(?P<start>-?[0-9]{0,18}):(?P<end>-?[0-9]{0,18})\]"
+    r"|\[(?P<index>-?[0-9]{1,18}|\*)\]|\[(?P<quoted>'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")\]"
 )
+_LONGEST_PATH = 8 * 1024
 _COMPARISONS: dict[str, Callable[[Json, Json], bool]] = {
     "==": lambda one, other: bool(one == other),
     "!=": lambda one, other: bool(one != other),
@@ -163,6 +178,8 @@ class JsonPath:
 @lru_cache(maxsize=1024)
 def compile_path(text: str) -> JsonPath:
     """Read a path, with or without braces and `$`; SyntaxFaultError where it cannot be read."""
+    if len(text) > _LONGEST_PATH:
+        raise SyntaxFaultError(f"longer than {_LONGEST_PATH} characters", text=text[:80])
     path = text.strip().removeprefix("{").removesuffix("}").strip().removeprefix("$")
     if path and path[0] not in ".[":
         path = f".{path}"
@@ -179,9 +196,9 @@ def compile_path(text: str) -> JsonPath:
 
 def _read_step(found: re.Match[str]) -> Step:
     if (field := found["field"]) is not None:
-        return _all_parts if field == "*" else _step_field(re.sub(r"\\(.)", r"\1", field))
+        return _all_parts if field == "*" else _step_field(_unescape(field))
     if (quoted := found["quoted"]) is not None:
-        return _step_field(re.sub(r"\\(.)", r"\1", quoted[1:-1]))
+        return _step_field(_unescape(quoted[1:-1]))
     if (index := found["index"]) is not None:
         return _all_parts if index == "*" else _step_index(int(index))
     if found["deep"] is not None:
@@ -189,6 +206,10 @@ def _read_step(found: re.Match[str]) -> Step:
     if found["start"] is not None:
         return _step_slice(found["start"], found["end"])
     return _step_filter(found["left"], found["operator"], found["right"])
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text) if "\\" in text else text
 
 
 def _all_parts(value: Json) -> Iterator[Json]:
@@ -238,7 +259,7 @@ def _step_deep(name: str) -> Step:
 
 def _step_filter(left: str, operator: str | None, right: str | None) -> Step:
     path = compile_path(left)
-    expected = _read_operand(right) if right is not None else None
+    expected = _read_operand(right.strip()) if right is not None else None
 
     def holds(item: Json) -> bool:
         found = path(item)
@@ -262,7 +283,7 @@ def _read_operand(text: str) -> Json:
         path = compile_path(text[1:])
         return lambda item: next(iter(path(item)), None)
     if text[:1] in "'\"" and text[-1:] == text[:1]:
-        return re.sub(r"\\(.)", r"\1", text[1:-1])
+        return _unescape(text[1:-1])
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -9,7 +9,7 @@ import msgspec
 import orjson
 
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kinds.catalogue import KindCatalogue, list_subresources
+from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.apiserver.kinds.openapi import build_document, index_documents
 from lictor.http.messages import JSON, TEXT
 from lictor.kubernetes.facts import RELEASE, SubresourceFacts
@@ -204,7 +204,7 @@ def _list_entries(kind: ServedKind) -> Iterator[JsonObject]:
         "verbs": list(kind.verbs),
     }
     yield {**entry, **_names_of(kind)}
-    for name, subresource in list_subresources(kind).items():
+    for name, subresource in kind.subresources.items():
         other = _split_kind(subresource)
         yield {
             "name": f"{kind.plural}/{name}",
@@ -291,6 +291,6 @@ def _discover_kind(kind: ServedKind) -> JsonObject:
             "responseKind": _split_kind(subresource) or own,
             "verbs": list(subresource.verbs),
         }
-        for name, subresource in list_subresources(kind).items()
+        for name, subresource in kind.subresources.items()
     ]
     return {**entry, "subresources": subresources} if subresources else entry

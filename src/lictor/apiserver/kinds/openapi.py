@@ -7,26 +7,33 @@ from hashlib import sha256
 import orjson
 
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kinds.catalogue import KindCatalogue, list_subresources
+from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.apiserver.kinds.custom_kind import CustomSchema
-from lictor.kubernetes.facts import RELEASE, find_type_name
-from lictor.kubernetes.openapi import REFERENCE_PREFIX, describe_type, name_schema
+from lictor.kubernetes.facts import (
+    NO_FACTS,
+    RELEASE,
+    TypeFacts,
+    find_type_name,
+    load_section,
+    load_type_facts,
+)
 from lictor.raw import Json, JsonObject
 
+_REFERENCE_PREFIX = "#/components/schemas/"
 _META = "meta.v1.ObjectMeta"
 _SCALE = "autoscaling.v1.Scale"
 
 
 def name_reference(kind: ServedKind) -> str:
     """The place of a kind's schema in its document."""
-    return f"{REFERENCE_PREFIX}{_name_schema(kind)}"
+    return f"{_REFERENCE_PREFIX}{_name_kind_schema(kind)}"
 
 
-def _name_schema(kind: ServedKind) -> str:
+def _name_kind_schema(kind: ServedKind) -> str:
     if isinstance(kind.schema, CustomSchema):
         parts = reversed(kind.group.split("."))
         return ".".join((*parts, kind.version, kind.kind))
-    return name_schema(find_type_name(kind.api_version, kind.kind) or "")
+    return _name_type_schema(find_type_name(kind.api_version, kind.kind) or "")
 
 
 def collect_schemas(kinds: Iterable[ServedKind]) -> JsonObject:
@@ -36,17 +43,17 @@ def collect_schemas(kinds: Iterable[ServedKind]) -> JsonObject:
     for kind in kinds:
         named = {"group": kind.group, "kind": kind.kind, "version": kind.version}
         if isinstance(kind.schema, CustomSchema):
-            schemas[_name_schema(kind)] = _describe_custom(kind.schema.openapi, named)
+            schemas[_name_kind_schema(kind)] = _describe_custom(kind.schema.openapi, named)
             todo.append(_SCALE)
         elif name := find_type_name(kind.api_version, kind.kind):
-            schemas[name_schema(name)] = {
-                **describe_type(name, todo),
+            schemas[_name_type_schema(name)] = {
+                **_describe_type(name, todo),
                 _GROUP_VERSION_KIND: [named],
             }
     while todo:
         name = todo.pop()
-        if name_schema(name) not in schemas:
-            schemas[name_schema(name)] = describe_type(name, todo)
+        if _name_type_schema(name) not in schemas:
+            schemas[_name_type_schema(name)] = _describe_type(name, todo)
     return schemas
 
 
@@ -54,7 +61,7 @@ def _describe_custom(schema: JsonObject, named: JsonObject) -> JsonObject:
     properties = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
-        "metadata": {"allOf": [{"$ref": f"{REFERENCE_PREFIX}{name_schema(_META)}"}]},
+        "metadata": {"allOf": [{"$ref": f"{_REFERENCE_PREFIX}{_name_type_schema(_META)}"}]},
     }
     own = schema.get("properties") or {}
     described = {key: value for key, value in own.items() if key not in properties}
@@ -150,7 +157,7 @@ def _list_paths(kind: ServedKind) -> JsonObject:
     if item := _describe_path(kind, kind.verbs, _METHODS):
         paths[f"{collection}/{{name}}"] = item
     methods = {**_METHODS, "create": _COLLECTION_METHODS["create"]}
-    for name, subresource in list_subresources(kind).items():
+    for name, subresource in kind.subresources.items():
         paths[f"{collection}/{{name}}/{name}"] = _describe_path(
             kind, subresource.verbs, methods, subresource.kind
         )
@@ -195,3 +202,99 @@ def _describe_body(verb: str, schema: JsonObject, patches: Iterable[str]) -> Jso
 def _describe_content(schema: JsonObject, types: Iterable[str]) -> JsonObject:
     inner: Json = {"schema": schema} if schema else {}
     return {"description": "OK", "content": {each: inner for each in types}}
+
+
+# --- types of Kubernetes itself
+
+# Types that are no objects, as kubectl names them.
+_SPECIAL: dict[str, JsonObject] = {
+    "api.resource.Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    "util.intstr.IntOrString": {
+        "format": "int-or-string",
+        "oneOf": [{"type": "integer"}, {"type": "string"}],
+    },
+    "meta.v1.Time": {"format": "date-time", "type": "string"},
+    "meta.v1.MicroTime": {"format": "date-time", "type": "string"},
+    "meta.v1.FieldsV1": {"type": "object"},
+    "runtime.RawExtension": {"type": "object"},
+}
+
+
+def _name_type_schema(name: str) -> str:
+    """The full name of a type of the tables."""
+    first = name.partition(".")[0]
+    if first == "meta":
+        return f"io.k8s.apimachinery.pkg.apis.{name}"
+    if first in ("api", "runtime", "util", "version"):
+        return f"io.k8s.apimachinery.pkg.{name}"
+    if first in ("apiextensions-apiserver", "kube-aggregator"):
+        return f"io.k8s.{name}"
+    return f"io.k8s.api.{name}"
+
+
+def _describe_type(name: str, todo: list[str]) -> JsonObject:
+    """The schema of a type; the types that it leads to are added to `todo`."""
+    if name in _SPECIAL:
+        return _SPECIAL[name]
+    form = load_section("types").get(name, "deduced")
+    if isinstance(form, str) or "fields" not in form:
+        return _describe_form(form, "", todo)
+    facts = load_type_facts().get(name, NO_FACTS)
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {
+            field: _describe_field(field, inner, facts, todo)
+            for field, inner in form["fields"].items()
+        },
+    }
+    if facts.required:
+        schema["required"] = list(facts.required)
+    if form.get("atomic") is True:
+        schema["x-kubernetes-map-type"] = "atomic"
+    return schema
+
+
+def _describe_field(field: str, form: Json, facts: TypeFacts, todo: list[str]) -> JsonObject:
+    schema = _describe_form(form, facts.formats.get(field, ""), todo)
+    values = facts.enums.get(field)
+    if values:
+        inner = schema.get("items") or schema.get("additionalProperties") or schema
+        inner["enum"] = list(values)
+    patch = facts.patches.get(field)
+    if patch:
+        schema["x-kubernetes-patch-strategy"] = patch[0]
+        if len(patch) > 1:
+            schema["x-kubernetes-patch-merge-key"] = patch[1]
+    return schema
+
+
+def _describe_form(form: Json, shape: str, todo: list[str]) -> JsonObject:
+    if isinstance(form, str):
+        return _describe_word(form, shape, todo)
+    for word, kind in (("list", "atomic"), ("set", "set"), ("keyed", "map")):
+        if word in form:
+            inner = _describe_form(form[word], shape, todo)
+            keys = {"x-kubernetes-list-map-keys": list(form["by"])} if word == "keyed" else {}
+            return {"type": "array", "items": inner, "x-kubernetes-list-type": kind, **keys}
+    if isinstance(form.get("atomic"), str):
+        return {**_describe_word(form["atomic"], "", todo), "x-kubernetes-map-type": "atomic"}
+    schema: JsonObject = {"type": "object"}
+    if form.get("map", "deduced") != "deduced":
+        schema["additionalProperties"] = _describe_form(form["map"], shape, todo)
+    return schema
+
+
+def _describe_word(word: str, shape: str, todo: list[str]) -> JsonObject:
+    if word.startswith("="):
+        todo.append(word[1:])
+        return {"allOf": [{"$ref": f"{_REFERENCE_PREFIX}{_name_type_schema(word[1:])}"}]}
+    match word:
+        case "boolean":
+            return {"type": "boolean"}
+        case "number":
+            kind = "number" if shape == "double" else "integer"
+            return {"type": kind, "format": shape or "int32"}
+        case "string":
+            return {"type": "string", **({"format": shape} if shape else {})}
+        case _:
+            return {"type": "object"} if word == "untyped" else {}

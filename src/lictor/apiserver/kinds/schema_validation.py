@@ -56,8 +56,8 @@ def has_format(text: str, name: str) -> bool:
         return False
 
 
-def _matches_pattern(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    return lambda text: pattern.fullmatch(text) is not None
+def _fits(fullmatch: Callable[[str], object]) -> Callable[[str], bool]:
+    return lambda text: fullmatch(text) is not None
 
 
 def _is_bytes(text: str) -> bool:
@@ -83,23 +83,23 @@ def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
 
 
 _FORMATS: dict[str, Callable[[str], bool]] = {
-    "date-time": _matches_pattern(_DATE_TIME),
-    "datetime": _matches_pattern(_DATE_TIME),
+    "date-time": _fits(_DATE_TIME.fullmatch),
+    "datetime": _fits(_DATE_TIME.fullmatch),
     "date": _parses(date.fromisoformat),
     "duration": _parses(parse_duration),
     "byte": _is_bytes,
     "uri": _is_uri,
-    "email": _matches_pattern(_EMAIL),
+    "email": _fits(_EMAIL.fullmatch),
     "ipv4": _parses(ipaddress.IPv4Address),
     "ipv6": _parses(ipaddress.IPv6Address),
     "cidr": _parses(lambda text: ipaddress.ip_network(text, strict=False)),
-    "mac": _matches_pattern(_MAC),
-    "uuid": _matches_pattern(_UUID),
-    "uuid3": _matches_pattern(_UUID),
-    "uuid4": _matches_pattern(_UUID),
-    "uuid5": _matches_pattern(_UUID),
-    "hostname": _matches_pattern(_HOST),
-    "hexcolor": _matches_pattern(_HEX_COLOR),
+    "mac": _fits(_MAC.fullmatch),
+    "uuid": _fits(_UUID.fullmatch),
+    "uuid3": _fits(_UUID.fullmatch),
+    "uuid4": _fits(_UUID.fullmatch),
+    "uuid5": _fits(_UUID.fullmatch),
+    "hostname": _fits(_HOST.fullmatch),
+    "hexcolor": _fits(_HEX_COLOR.fullmatch),
 }
 # Stands for a value that is not there; null is a value.
 ABSENT: Json = object()

@@ -5,7 +5,12 @@ from urllib.parse import urlsplit
 from lictor.apiserver.field_errors import Say, duplicate, invalid, required, unsupported
 from lictor.apiserver.json_fields import read_list, read_object, read_text
 from lictor.apiserver.resources.columns import UNSET, TableColumns, build_columns
-from lictor.apiserver.resources.registry import BuiltinResource, Defaults, Validate
+from lictor.apiserver.resources.registry import (
+    WHOLE_METADATA,
+    BuiltinResource,
+    Defaults,
+    Validate,
+)
 from lictor.apiserver.resources.validation import (
     check_choice,
     check_named,
@@ -348,6 +353,7 @@ def _declare(
         set_defaults=set_defaults,
         validate=validate,
         columns=columns,
+        status_keeps=WHOLE_METADATA,
         counts_generations=True,
         needs_version=True,
     )

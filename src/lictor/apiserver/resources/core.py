@@ -5,7 +5,13 @@ import base64
 from lictor.apiserver.field_errors import Say, forbidden, invalid, required, too_long
 from lictor.apiserver.json_fields import read_list, read_object, read_text
 from lictor.apiserver.resources.columns import NONE, build_columns
-from lictor.apiserver.resources.registry import BuiltinResource, SelectableField, select_by
+from lictor.apiserver.resources.registry import (
+    WHOLE_METADATA,
+    BuiltinResource,
+    ObjectPart,
+    SelectableField,
+    select_by,
+)
 from lictor.apiserver.resources.validation import (
     check_config_key,
     check_counts,
@@ -37,6 +43,15 @@ def _set_namespace_defaults(namespace: JsonObject) -> None:
     if "deletionTimestamp" not in metadata:
         spec.setdefault("finalizers", ["kubernetes"])
     namespace.setdefault("status", {}).setdefault("phase", "Active")
+
+
+def _carry_namespace(old: JsonObject, sent: JsonObject) -> JsonObject:
+    return {**sent, "spec": read_object(old, "spec")}
+
+
+def _carry_finalizers(old: JsonObject, sent: JsonObject) -> JsonObject:
+    finalizers = read_list(read_object(sent, "spec"), "finalizers")
+    return {**old, "spec": {**read_object(old, "spec"), "finalizers": finalizers}}
 
 
 def _set_api_service_defaults(service: JsonObject) -> None:
@@ -230,6 +245,10 @@ RESOURCES = (
             **select_by("status.phase"), "name": SelectableField(("metadata", "name"))
         },
         returned_when_deleted=True,
+        parts={
+            "": ObjectPart(_carry_namespace, changes_metadata=True),
+            "finalize": ObjectPart(_carry_finalizers, changes_metadata=True),
+        },
     ),
     BuiltinResource(
         "",
@@ -288,6 +307,7 @@ RESOURCES = (
         validate_name=check_segment,
         takes_any_finalizer=True,
         columns=API_SERVICE,
+        status_keeps=WHOLE_METADATA,
     ),
     BuiltinResource(_RESOURCE, "DeviceClass", columns=AGED, counts_generations=True),
     BuiltinResource(_RESOURCE, "DeviceTaintRule", counts_generations=True),
@@ -296,6 +316,7 @@ RESOURCES = (
         "ResourceClaim",
         set_defaults=_set_resource_claim_defaults,
         columns=RESOURCE_CLAIM,
+        status_keeps=WHOLE_METADATA,
     ),
     BuiltinResource(_RESOURCE, "ResourceClaimTemplate", columns=AGED),
     BuiltinResource(_RESOURCE, "ResourceSlice", columns=RESOURCE_SLICE, counts_generations=True),

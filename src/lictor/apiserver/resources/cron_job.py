@@ -1,7 +1,6 @@
 """CronJob: defaults, validation, columns, and the controller that starts Jobs on schedule."""
 
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lictor.apiserver.controllers.workloads import CRON_JOBS, JOBS, ControllerClient
 from lictor.apiserver.field_errors import Say, invalid
@@ -23,7 +22,7 @@ from lictor.apiserver.resources.registry import BuiltinResource, ResourceControl
 from lictor.apiserver.resources.validation import check_choice, check_counts, need, tell_length
 from lictor.apiserver.resources.workload_pods import build_reference
 from lictor.errors import CompileError
-from lictor.lang.schedule import NextRun, compile_schedule
+from lictor.lang.schedule import NextRun, compile_schedule, find_zone
 from lictor.raw import Json, JsonObject
 
 
@@ -51,8 +50,11 @@ def validate_cron_job(cron_job: JsonObject, old: JsonObject | None, say: Say) ->
     if schedule:
         _check_schedule(schedule, say)
     check_counts(spec, ("startingDeadlineSeconds",), "spec", say)
-    if zone and not _is_zone(zone):
-        say(invalid("spec.timeZone", zone, f"unknown time zone {zone}"))
+    if zone:
+        try:
+            find_zone(zone)
+        except ValueError as error:
+            say(invalid("spec.timeZone", zone, str(error)))
     policies = ("Allow", "Forbid", "Replace")
     check_choice(spec.get("concurrencyPolicy"), policies, "spec.concurrencyPolicy", say)
     job = read_object(read_object(spec, "jobTemplate"), "spec")
@@ -74,14 +76,6 @@ def _check_schedule(schedule: str, say: Say) -> None:
         compile_schedule(schedule)
     except CompileError as error:
         say(invalid("spec.schedule", schedule, str(error)))
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
 
 
 def _fill_cron_job(cron_job: JsonObject, now: datetime) -> list[Json]:

@@ -275,6 +275,7 @@ RESOURCES = (
         controller=ResourceController("deployment-controller", reconcile_deployment),
         counts_generations=True,
         empty_object={"spec": {"template": EMPTY_POD, "strategy": {}}},
+        status_keeps=("labels",),
         status_resets={"f:spec": {}, "f:metadata": {"f:labels": {}}},
     ),
 )

@@ -9,7 +9,7 @@ from lictor.apiserver.resources.columns import (
     join_words,
     tell_length,
 )
-from lictor.apiserver.resources.registry import BuiltinResource, select_by
+from lictor.apiserver.resources.registry import STATUS, BuiltinResource, ObjectPart, select_by
 from lictor.apiserver.resources.validation import (
     check_choice,
     check_qualified,
@@ -199,6 +199,46 @@ PRIORITY_LEVEL = build_columns(
     "Name | Type=spec.type | NominalConcurrencyShares | Queues | HandSize | QueueLengthLimit | Age",
     _list_priority_level_cells,
 )
+
+
+def _carry_approval(old: JsonObject, sent: JsonObject) -> JsonObject:
+    conditions = read_list(read_object(sent, "status"), "conditions")
+    return {**old, "status": {**read_object(old, "status"), "conditions": conditions}}
+
+
+def _check_approval(request: JsonObject, old: JsonObject | None, say: Say) -> None:
+    path = "status.conditions"
+    if all(_list_conditions(request, kind) for kind in _DECISIONS):
+        told = "Approved and Denied conditions are mutually exclusive"
+        say(invalid(path, "Denied", told))
+    for kind in (*_DECISIONS, "Failed"):
+        if len(_list_conditions(request, kind)) < len(_list_conditions(old, kind)):
+            say(forbidden(path, f'updates may not remove a condition of type "{kind}"'))
+
+
+def _check_signing(request: JsonObject, old: JsonObject | None, say: Say) -> None:
+    """Who signs does not approve, and signs once."""
+    _check_approval(request, old, say)
+    for kind in _DECISIONS:
+        mine, before = _list_conditions(request, kind), _list_conditions(old, kind)
+        if mine != before and len(mine) >= len(before):
+            verb = "add" if len(mine) > len(before) else "modify"
+            say(
+                forbidden(
+                    "status.conditions", f'updates may not {verb} a condition of type "{kind}"'
+                )
+            )
+    signed = read_text(read_object(old, "status"), "certificate")
+    if signed and signed != read_text(read_object(request, "status"), "certificate"):
+        say(forbidden("status.certificate", "updates may not modify existing certificate content"))
+
+
+def _list_conditions(request: JsonObject | None, kind: str) -> list[Json]:
+    conditions = read_list(read_object(request, "status"), "conditions")
+    return [each for each in conditions if each.get("type") == kind]
+
+
+_DECISIONS = ("Approved", "Denied")
 _FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
 RESOURCES = (
     BuiltinResource(
@@ -247,5 +287,10 @@ RESOURCES = (
         validate_name=take_any_name,
         columns=CERTIFICATE_REQUEST,
         selectable_fields=select_by("spec.signerName"),
+        parts={
+            "": ObjectPart(lambda old, _: old, changes_metadata=True),
+            "status": ObjectPart(STATUS.carry, _check_signing, changes_metadata=True),
+            "approval": ObjectPart(_carry_approval, _check_approval, changes_metadata=True),
+        },
     ),
 )

@@ -16,7 +16,7 @@ from lictor.apiserver.resources.columns import (
     shorten_list,
     tell_selector,
 )
-from lictor.apiserver.resources.registry import BuiltinResource
+from lictor.apiserver.resources.registry import WHOLE_METADATA, BuiltinResource
 from lictor.apiserver.resources.service import list_ingress_addresses
 from lictor.apiserver.resources.validation import (
     PROTOCOLS,
@@ -229,5 +229,5 @@ RESOURCES = (
         counts_generations=True,
     ),
     BuiltinResource(_GROUP, "IPAddress", validate_name=take_any_name, columns=IP_ADDRESS),
-    BuiltinResource(_GROUP, "ServiceCIDR", columns=SERVICE_CIDR),
+    BuiltinResource(_GROUP, "ServiceCIDR", columns=SERVICE_CIDR, status_keeps=WHOLE_METADATA),
 )

@@ -14,9 +14,15 @@ from lictor.apiserver.resources.columns import (
     tell_age,
     tell_labels,
 )
+from lictor.apiserver.resources.pod_changes import (
+    carry_debug_containers,
+    carry_resize,
+    check_debug_containers,
+    check_resize,
+    validate_pod,
+)
 from lictor.apiserver.resources.pod_defaults import set_pod_defaults, set_template_defaults
-from lictor.apiserver.resources.pod_validation import validate_pod
-from lictor.apiserver.resources.registry import BuiltinResource, select_by
+from lictor.apiserver.resources.registry import BuiltinResource, ObjectPart, select_by
 from lictor.raw import Json, JsonObject
 
 
@@ -172,6 +178,11 @@ RESOURCES = (
         counts_generations=True,
         returned_when_deleted=True,
         empty_object=EMPTY_POD,
+        parts={
+            "ephemeralcontainers": ObjectPart(carry_debug_containers, check_debug_containers),
+            "resize": ObjectPart(carry_resize, check_resize),
+        },
+        status_keeps=("ownerReferences",),
         status_resets={
             "f:spec": {},
             "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}},

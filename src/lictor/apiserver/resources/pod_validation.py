@@ -190,40 +190,12 @@ _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
-_FIXED = (
-    "pod updates may not change fields other than `spec.containers[*].image`,"
-    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
-    "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
-    "to 1 if it was previously negative)"
-)
-# What may change in the life of a Pod through its main door; resize and the like have their own.
-_CHANGEABLE = frozenset((
-    "activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds",
-    "ephemeralContainers", "containers", "initContainers", "nodeName", "schedulingGates",
-    "nodeSelector", "affinity", "priority", "preemptionPolicy",
-))  # fmt: skip
 _SOURCE_FIELDS = {
     "secret": "secretName",
     "configMap": "name",
     "persistentVolumeClaim": "claimName",
     "hostPath": "path",
 }
-
-
-def validate_pod(pod: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A Pod; one that is there already hardly changes."""
-    spec = read_object(pod, "spec")
-    if old is None:
-        validate_pod_spec(spec, "spec", say)
-        for place, container in _list_containers(spec, "spec"):
-            image = read_text(container, "image")
-            if image.strip() != image:
-                told = "must not have leading or trailing whitespace"
-                say(invalid(f"{place}.image", image, told))
-        if spec.get("ephemeralContainers"):
-            say(forbidden("spec.ephemeralContainers", "cannot be set on create"))
-    else:
-        _check_change(spec, read_object(old, "spec"), say)
 
 
 def validate_template(template: JsonObject, path: str, say: Say) -> None:
@@ -274,7 +246,7 @@ def _check_containers(spec: JsonObject, volumes: set[str], path: str, say: Say) 
     if not read_list(spec, "containers"):
         say(required(f"{path}.containers"))
     seen: set[str] = set()
-    for place, container in _list_containers(spec, path):
+    for place, container in list_containers(spec, path):
         validate_container(container, volumes, place, say)
         name = read_text(container, "name")
         if name and name in seen:
@@ -283,7 +255,8 @@ def _check_containers(spec: JsonObject, volumes: set[str], path: str, say: Say) 
         seen.add(name)
 
 
-def _list_containers(spec: JsonObject, path: str) -> Iterator[tuple[str, JsonObject]]:
+def list_containers(spec: JsonObject, path: str) -> Iterator[tuple[str, JsonObject]]:
+    """Containers and init containers, and where they are."""
     for field in ("containers", "initContainers"):
         for index, container in enumerate(read_list(spec, field)):
             yield f"{path}.{field}[{index}]", container
@@ -320,24 +293,3 @@ def _check_toleration(toleration: JsonObject, path: str, say: Say) -> None:
     elif operator not in ("", "Equal", "Exists"):
         say(unsupported(f"{path}.operator", operator, ("Equal", "Exists")))
     check_choice(effect, _EFFECTS, f"{path}.effect", say)
-
-
-def _check_change(new: JsonObject, old: JsonObject, say: Say) -> None:
-    for field in ("containers", "initContainers"):
-        mine, before = read_list(new, field), read_list(old, field)
-        if len(mine) != len(before):
-            say(forbidden(f"spec.{field}", "pod updates may not add or remove containers"))
-            return
-        if any(_freeze(one) != _freeze(other) for one, other in zip(mine, before, strict=True)):
-            say(forbidden("spec", _FIXED))
-            return
-    node = old.get("nodeName")
-    is_moved = node and new.get("nodeName") != node
-    fixed = {*new, *old} - _CHANGEABLE
-    if is_moved or any(new.get(field) != old.get(field) for field in fixed):
-        say(forbidden("spec", _FIXED))
-
-
-def _freeze(container: JsonObject) -> JsonObject:
-    """What of a container may not change."""
-    return {key: value for key, value in container.items() if key not in ("image", "resources")}

@@ -42,6 +42,27 @@ class ResourceController(msgspec.Struct, frozen=True):
     reconcile: Reconcile
 
 
+class ObjectPart(msgspec.Struct, frozen=True):
+    """What a write of a subresource takes of the object that was sent."""
+
+    # From the object as it is and the one that was sent to the object with this part changed.
+    carry: Callable[[JsonObject, JsonObject], JsonObject]
+    # Instead of that of the kind.
+    validate: Validate | None = None
+    changes_metadata: bool = False
+
+
+def _carry_status(old: JsonObject, sent: JsonObject) -> JsonObject:
+    kept = {key: value for key, value in old.items() if key != "status"}
+    return kept if sent.get("status") is None else {**kept, "status": sent["status"]}
+
+
+STATUS = ObjectPart(_carry_status, changes_metadata=True)
+CUSTOM_STATUS = ObjectPart(_carry_status)
+# The metadata of kinds whose status is written without any of it.
+WHOLE_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
+
+
 class BuiltinResource(msgspec.Struct, frozen=True):
     """One kind. Custom kinds have one too, made from their definition."""
 
@@ -62,6 +83,11 @@ class BuiltinResource(msgspec.Struct, frozen=True):
     counts_generations: bool = False
     # Does replacing one that is not there create it?
     created_by_update: bool = False
+    # What updates may change, by subresource; "" is the object itself. Nothing particular is said
+    # of `status` where it is like that of most kinds.
+    parts: Mapping[str, ObjectPart] = {}
+    # What of the metadata a write of the status cannot change.
+    status_keeps: tuple[str, ...] = ()
     # Must one who replaces it say which version of it?
     needs_version: bool = False
     # Does one who creates it say what its status is, though status is a subresource?

@@ -13,7 +13,7 @@ from lictor.apiserver.resources.columns import (
     name_of,
 )
 from lictor.apiserver.resources.pod_defaults import set_source_defaults
-from lictor.apiserver.resources.registry import BuiltinResource
+from lictor.apiserver.resources.registry import WHOLE_METADATA, BuiltinResource
 from lictor.apiserver.resources.validation import (
     check_choice,
     check_named,
@@ -311,6 +311,7 @@ RESOURCES = (
         _GROUP,
         "VolumeAttachment",
         columns=ATTACHMENT,
+        status_keeps=WHOLE_METADATA,
         needs_version=True,
         returned_when_deleted=True,
     ),

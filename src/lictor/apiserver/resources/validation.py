@@ -59,6 +59,7 @@ MAX_LABEL = 63
 
 
 def _build_rule(pattern: str, words: str, most: int) -> NameRule:
+    # re: linear - parts of the names above are told apart by their dots and slashes
     compiled = re.compile(pattern, re.ASCII)
 
     def check(name: str) -> list[str]:
