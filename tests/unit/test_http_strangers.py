@@ -58,7 +58,7 @@ async def ask(port: int, sent: bytes = GET) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(sent)
-        return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+        return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
     except (ConnectionError, asyncio.IncompleteReadError):
         return b""
     finally:
@@ -85,7 +85,7 @@ def test_whoever_has_most_places_gives_away_theirs_first() -> None:
             held = [await connect(port, GET + b"P", "127.0.0.2") for _ in range(20)]
             reader, writer = honest
             writer.write(GET)
-            answered = await asyncio.wait_for(reader.readuntil(b"HTTP/1.1 200"), 20)
+            answered = await asyncio.wait_for(reader.readuntil(b"HTTP/1.1 200"), 60)
             for _, each in (honest, *held):
                 each.close()
             return answered
@@ -98,7 +98,7 @@ def test_what_asks_for_another_protocol_is_answered_in_its_turn() -> None:
         async with serve() as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(GET.replace(b"/a", b"/a/later") + UPGRADE + b"no HTTP any more")
-            answered = await asyncio.wait_for(reader.read(), 20)
+            answered = await asyncio.wait_for(reader.read(), 60)
             writer.close()
             return answered
 

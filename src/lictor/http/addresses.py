@@ -1,42 +1,208 @@
-"""Which machines does a network address reach, and which addresses has a host?"""
+"""The one way to other machines: names are resolved, addresses checked, connections opened.
+
+docs/connections.md says which addresses are blocked for whom.
+"""
 
 import asyncio
 import os
 import socket
+import ssl
 import threading
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from lictor.errors import LookupFailedError
+import msgspec
 
-_NAT64 = ip_network("64:ff9b::/96")
+from lictor.errors import BlockedAddressError, LookupFailedError, UnknownHostError
+from lictor.lang.networks import INSIDE, METADATA, find_blocked, read_address
 
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
-def list_meanings(text: str) -> list[str]:
-    """The address, and those of machines that it reaches under another name."""
-    address = ip_address(text)
-    meanings: list[IPv4Address | IPv6Address | None] = [address]
-    if address.is_unspecified:
-        # To connect to nowhere is to connect to oneself.
-        meanings += [ip_address("127.0.0.1"), ip_address("::1")]
-    if isinstance(address, IPv6Address):
-        meanings += [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-        if address in _NAT64:
-            meanings.append(IPv4Address(int(address) & 0xFFFFFFFF))
-    return [str(meant) for meant in meanings if meant is not None]
+_MAX_HEAD = 64 * 1024
 
 
-async def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host; LookupFailedError where it has none."""
+class Chooser(StrEnum):
+    """Who chose an address?"""
+
+    # The user of a command, or a cluster administrator: flags, policies without a namespace.
+    OPERATOR = "operator"
+    # An object in a request, such as the image of a Pod.
+    OBJECT = "object"
+    # A policy of a namespace.
+    NAMESPACE = "namespace"
+
+
+class AddressRules(msgspec.Struct, frozen=True):
+    """What may not be connected to: networks, and names of hosts."""
+
+    blocked: tuple[str, ...] = METADATA
+    # Besides, for addresses that an object or a policy of a namespace chose.
+    blocked_for_objects: tuple[str, ...] = INSIDE
+    blocked_in_namespaces: tuple[str, ...] = INSIDE
+    # Hosts, with the port if it is not 443, that an administrator named: as if chosen by one.
+    allowed: frozenset[str] = frozenset()
+
+    def list_blocked(self, authority: str, chooser: Chooser) -> tuple[str, ...]:
+        """What is blocked for a host that was chosen so."""
+        if chooser is Chooser.OPERATOR or authority in self.allowed:
+            return self.blocked
+        is_object = chooser is Chooser.OBJECT
+        return self.blocked + (
+            self.blocked_for_objects if is_object else self.blocked_in_namespaces
+        )
+
+
+# For the user of a command: whatever is evaluated, they chose.
+OPERATOR_RULES = AddressRules(blocked_for_objects=(), blocked_in_namespaces=())
+
+
+class ResolvedHost(NamedTuple):
+    """The addresses of a host, and the full names that lead to them."""
+
+    addresses: tuple[str, ...]
+    names: frozenset[str] = frozenset()
+
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[ResolvedHost]]
+
+
+async def resolve(host: str, port: int) -> ResolvedHost:
+    """The addresses of a host; UnknownHostError if it has none."""
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await loop.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME
+        )
     except (OSError, UnicodeError) as error:
-        raise LookupFailedError(f"failed to resolve {host}: {error}") from error
-    addresses = list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
+        raise UnknownHostError(f"failed to resolve {host}: {error}") from error
+    return _read_entries(host, found)
+
+
+def _read_entries(host: str, found: Iterable[tuple[object, ...]]) -> ResolvedHost:
+    entries = [(str(each[3]), each[4]) for each in found]
+    addresses = dict.fromkeys(
+        str(place[0]).partition("%")[0] for _, place in entries if isinstance(place, tuple)
+    )
     if not addresses:
-        raise LookupFailedError(f"no usable addresses resolved for {host}")
-    return addresses
+        raise UnknownHostError(f"no usable addresses resolved for {host}")
+    return ResolvedHost(tuple(addresses), frozenset(name for name, _ in entries if name))
+
+
+def check_host(host: str, blocked: tuple[str, ...]) -> None:
+    """BlockedAddressError for a name, or a written address, that is blocked."""
+    entry = find_blocked(host, blocked)
+    if entry:
+        raise BlockedAddressError(f"connection to {host} blocked: {entry} is blocked")
+
+
+def check_resolved(host: str, found: ResolvedHost, blocked: tuple[str, ...]) -> None:
+    """BlockedAddressError if one of the addresses, or the full name, is blocked."""
+    for each in (*found.addresses, *found.names):
+        entry = find_blocked(each, blocked)
+        if entry:
+            raise BlockedAddressError(
+                f"connection to {host} blocked: resolved IP {each} falls in blocked range {entry}"
+            )
+
+
+async def find_addresses(
+    host: str, port: int, blocked: tuple[str, ...] = METADATA, resolve: Resolve = resolve
+) -> tuple[str, ...]:
+    """The addresses to connect to, all of them checked: the name must not be resolved again."""
+    check_host(host, blocked)
+    written = read_address(host)
+    found = ResolvedHost((written,)) if written else await resolve(host, port)
+    check_resolved(host, found, blocked)
+    return found.addresses
+
+
+class Destination(msgspec.Struct, frozen=True):
+    """Where a connection leads, and how it is secured."""
+
+    host: str
+    port: int
+    context: ssl.SSLContext | None = None
+    # For the certificate, if it is not the host.
+    server_name: str = ""
+    blocked: tuple[str, ...] = METADATA
+
+
+async def open_stream(
+    destination: Destination, seconds: float | None = None, resolve: Resolve = resolve
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect; BlockedAddressError if that is not allowed, OSError if it fails."""
+    host, port = destination.host, destination.port
+    addresses = await find_addresses(host, port, destination.blocked, resolve)
+    name = (destination.server_name or host) if destination.context else None
+    failure: OSError | None = None
+    for address in addresses:
+        try:
+            # One that leads nowhere, as IPv6 often does, leaves time for the others.
+            async with asyncio.timeout(seconds and seconds / len(addresses)):
+                return await asyncio.open_connection(
+                    address, port, limit=_MAX_HEAD, ssl=destination.context, server_hostname=name
+                )
+        except ssl.SSLError:
+            raise
+        except OSError as error:
+            failure = error
+    raise failure or OSError(f"no address of {host}")
+
+
+# --- without an event loop
+
+
+def open_socket(
+    place: tuple[str, int],
+    seconds: float | None,
+    _source: object = None,
+    *,
+    blocked: tuple[str, ...] = METADATA,
+) -> socket.socket:
+    """The same for `http.client`, in the form of `socket.create_connection`."""
+    host, port = place
+    failure: OSError | None = None
+    for address in find_addresses_now(host, port, blocked):
+        try:
+            return socket.create_connection((address, port), seconds)
+        except OSError as error:
+            failure = error
+    raise failure or OSError(f"no address of {host}")
+
+
+def find_addresses_now(
+    host: str, port: int, blocked: tuple[str, ...] = METADATA
+) -> tuple[str, ...]:
+    """What `find_addresses` does, for a thread that may wait; OSError for an unknown name."""
+    check_host(host, blocked)
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
+    found = _read_entries(host, entries)
+    check_resolved(host, found, blocked)
+    return found.addresses
+
+
+def build_connection(
+    host: str,
+    port: int | None,
+    seconds: float,
+    *,
+    context: ssl.SSLContext | None = None,
+    blocked: tuple[str, ...] = METADATA,
+) -> "HTTPConnection":
+    """A connection of `http.client` that `open_socket` opens; with TLS if there is a context."""
+    from http.client import HTTPConnection, HTTPSConnection
+
+    if context is None:
+        made = HTTPConnection(host, port, timeout=seconds)
+    else:
+        made = HTTPSConnection(host, port, timeout=seconds, context=context)
+    # The one place where `http.client` connects; the tests fail if it moves.
+    vars(made)["_create_connection"] = partial(open_socket, blocked=blocked)
+    return made
 
 
 # A name server that does not answer holds a thread for half a minute.
@@ -75,13 +241,10 @@ def _resolve_name(
 ) -> None:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        addresses = tuple(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found))
-        if not addresses:
-            raise LookupFailedError(f"{host} has no addresses")
-        future.set_result(addresses)
-    except (OSError, UnicodeError) as error:
-        future.set_exception(LookupFailedError(f"failed to resolve {host}: {error}"))
+        future.set_result(_read_entries(host, found).addresses)
     except LookupFailedError as error:
         future.set_exception(error)
+    except (OSError, UnicodeError) as error:
+        future.set_exception(LookupFailedError(f"failed to resolve {host}: {error}"))
     finally:
         free.release()

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import httptools
 import msgspec
 
+from lictor.http.addresses import Destination, open_stream
 from lictor.raw import Json
 
 # All that may stand in a path or query as it is; everything else, line ends above all, is encoded.
@@ -133,12 +134,9 @@ class HttpClient:
 
     async def _open(self) -> "ClientConnection":
         target = self._target
-        reader, writer = await asyncio.open_connection(
-            target.host,
-            target.port,
-            limit=_MAX_HEAD,
-            ssl=self._context if target.is_secure else None,
-            server_hostname=(self._server_name or target.host) if target.is_secure else None,
+        context = self._context if target.is_secure else None
+        reader, writer = await open_stream(
+            Destination(target.host, target.port, context, self._server_name)
         )
         self._tune(writer.get_extra_info("socket"))
         return ClientConnection(reader, writer)

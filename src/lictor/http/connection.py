@@ -335,7 +335,13 @@ class ServerConnection(asyncio.BufferedProtocol):
             log.exception("request failed", extra={"path": call.path})
             made = _FAILED
         if isinstance(made, StreamedResponse):
-            await self._write_pieces(made)
+            if call.method == "HEAD":
+                # What follows the head would be read as the next answer.
+                await made.pieces.aclose()
+                made = HttpResponse(made.status, b"", made.content_type, headers=made.headers)
+                self._write(made, close=close, has_body=False)
+            else:
+                await self._write_pieces(made)
             self._busy = False
         else:
             self._busy = False

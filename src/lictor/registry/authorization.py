@@ -21,8 +21,9 @@ from lictor.registry.repository_name import Repository, is_loopback
 from lictor.registry.transport import RegistryRequest, split_url
 
 _CHALLENGE = re.compile(r"(?:^|,\s*)(?P<scheme>Bearer|Basic)\b", re.IGNORECASE)
+# re: linear - the first failure ends the reading
 _PARAMETER = re.compile(
-    r"\s*,?\s*(?P<name>[A-Za-z_]+)\s*=\s*"
+    r"\s*(?:,\s*)?(?P<name>[A-Za-z_]+)\s*=\s*"
     r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"]+))'
 )
 _MOST_TOKENS = 4096

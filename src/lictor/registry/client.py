@@ -13,10 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import ImageNotFoundError, LookupFailedError
+from lictor.http.addresses import Chooser
 from lictor.http.client import AnswerTooLargeError, ClientResponse
 from lictor.ports import Descriptor, ImageManifest, RegistryAccess
 from lictor.registry.authorization import PULL, PUSH, Authorizer, RegistryPermission
 from lictor.registry.credentials import Keychain, RegistryCredential
+from lictor.registry.dialing import read_userinfo
 from lictor.registry.manifests import (
     ACCEPTED,
     MOST_DESCRIPTORS,
@@ -38,6 +40,12 @@ from lictor.registry.transport import RegistryRequest, Transport, split_url
 from lictor.registry.waiting import SharedQuestions
 
 T = TypeVar("T")
+
+_CODES = (
+    "BLOB_UNKNOWN", "BLOB_UPLOAD_INVALID", "DENIED", "DIGEST_INVALID", "MANIFEST_BLOB_UNKNOWN",
+    "MANIFEST_INVALID", "MANIFEST_UNKNOWN", "NAME_INVALID", "NAME_UNKNOWN", "SIZE_INVALID",
+    "TOOMANYREQUESTS", "UNAUTHORIZED", "UNSUPPORTED",
+)  # fmt: skip
 
 _MOST_PAGES = 20
 # What a registry has to say to something that was sent to it.
@@ -162,14 +170,16 @@ class RegistryClient:
         return read_descriptors(index.content, f"{repository.text}:{tag}")
 
     async def fetch_url(self, url: str, namespace: str) -> ClientResponse:
-        """A GET of what is no registry, without credentials; `namespace`: of who names the URL."""
-        server, target = split_url(url, url, RegistryServer("", 0, is_trusted=not namespace))
+        """A GET of what is no registry, as the user in the URL; `namespace`: of who names it."""
+        server, target = _read_url(url, namespace)
+        login = read_userinfo(url)
         most = self._settings.manifest_bytes
-        return await self._exchange(RegistryRequest(server, target, url, most_bytes=most))
+        request = RegistryRequest(server, target, url, authorization=login, most_bytes=most)
+        return await self._exchange(request)
 
     async def fetch_file(self, url: str, namespace: str) -> bytes:
         """What a URL leads to, without credentials; hosts that may do without TLS are tried so."""
-        server, target = split_url(url, url, RegistryServer("", 0, is_trusted=not namespace))
+        server, target = _read_url(url, namespace)
         is_insecure = self._settings.is_insecure(server.authority)
         if not server.is_secure and not is_insecure:
             raise LookupFailedError(
@@ -249,7 +259,7 @@ class RegistryClient:
         host, port = split_host(registry)
         is_insecure = access.allow_insecure or self._settings.is_insecure(registry)
         secure = RegistryServer(
-            host, port or 443, is_verified=not is_insecure, is_trusted=not access.namespace
+            host, port or 443, is_verified=not is_insecure, chooser=_find_chooser(registry, access)
         )
         plain = replace(secure, port=port or 80, is_secure=False, is_verified=False)
         if is_loopback(host) and self._settings.plain_loopback:
@@ -345,6 +355,18 @@ class RegistryClient:
             raise LookupFailedError(f"{request.name}: {authority}: {error}") from error
 
 
+def _find_chooser(registry: str, access: RegistryAccess) -> Chooser:
+    if access.namespace:
+        return Chooser.NAMESPACE
+    is_named = access.named is None or registry in access.named
+    return Chooser.OPERATOR if is_named else Chooser.OBJECT
+
+
+def _read_url(url: str, namespace: str) -> tuple[RegistryServer, str]:
+    chooser = Chooser.NAMESPACE if namespace else Chooser.OPERATOR
+    return split_url(url, url, RegistryServer("", 0, chooser=chooser))
+
+
 def _find_next_page(response: ClientResponse, first: _Question) -> _Question | None:
     link = response.headers.get("link", "")
     if 'rel="next"' not in link and "rel=next" not in link:
@@ -383,12 +405,19 @@ def _quote(response: ClientResponse) -> str:
     return response.content[:300].decode(errors="replace").strip()
 
 
+def _find_codes(response: ClientResponse) -> str:
+    """The codes of the OCI specification that an answer names, and no other text of it."""
+    found = sorted(code for code in _CODES if code.encode() in response.content[:4096])
+    return f" ({', '.join(found)})" if found else ""
+
+
 def _check_answer(response: ClientResponse, name: str) -> None:
     """LookupFailedError, or ImageNotFoundError, for what is no success."""
     status = response.status_code
     if status == 200:
         return
-    message = f"{name}: the registry answered {status}: {_quote(response)}"
+    # Without the body: who chose the address could read there what is meant for lictor only.
+    message = f"{name}: the registry answered {status}{_find_codes(response)}"
     if status == 404:
         raise ImageNotFoundError(message)
     if status in _REFUSED:

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import re
+import ssl
 import time
 from base64 import b64decode
 from binascii import Error as Base64Error
@@ -16,6 +17,8 @@ import msgspec
 import orjson
 
 from lictor.errors import LookupFailedError
+from lictor.http.addresses import build_connection
+from lictor.lang.networks import METADATA
 from lictor.raw import Json, JsonObject
 
 _SECONDS = 5.0
@@ -23,8 +26,10 @@ _KEPT_SECONDS = 300.0
 _MOST_KEPT = 256
 _MOST_BYTES = 1024 * 1024
 _FORM = {"content-type": "application/x-www-form-urlencoded"}
+# Of a region's form only: `s3` is another service, whose hosts anyone can have.
+_REGION = r"[a-z]{2}(?:-[a-z]+)+-[0-9]{1,2}"
 _ECR = re.compile(
-    r"[0-9]+\.dkr\.ecr(?P<fips>-fips)?\.(?P<region>[a-z0-9-]+)\.(?P<domain>amazonaws\.com(?:\.cn)?)"
+    rf"[0-9]+\.dkr\.ecr(?P<fips>-fips)?\.(?P<region>{_REGION})\.(?P<domain>amazonaws\.com(?:\.cn)?)"
 )
 _ACR = re.compile(r"[a-z0-9-]+\.azurecr\.(?:io|cn|us|de)")
 _GCR = re.compile(r"(?:[a-z0-9-]+\.)?gcr\.io|[a-z0-9-]+-docker\.pkg\.dev")
@@ -38,6 +43,8 @@ class CloudRequest(msgspec.Struct, frozen=True):
     url: str
     headers: Mapping[str, str] = {}
     body: bytes = b""
+    # Of this machine's own metadata service, as its environment names it?
+    is_metadata: bool = False
 
 
 # Sends a request; the answer is a status and a body. OSError where there is none.
@@ -104,7 +111,7 @@ class CloudProviders:
             return None
         host = self._environment.get("GCE_METADATA_HOST") or "metadata.google.internal"
         url = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"
-        found = self._ask(CloudRequest("GET", url, {"metadata-flavor": "Google"}))
+        found = self._ask(CloudRequest("GET", url, {"metadata-flavor": "Google"}, is_metadata=True))
         return CloudLogin("oauth2accesstoken", _text(found, "access_token"))
 
     # --- Azure: workload identity
@@ -169,7 +176,7 @@ class CloudProviders:
         environment = self._environment
         url = environment["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
         token = _read(environment["AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"])
-        found = self._ask(CloudRequest("GET", url, {"authorization": token}))
+        found = self._ask(CloudRequest("GET", url, {"authorization": token}, is_metadata=True))
         return AmazonKeys(
             _text(found, "AccessKeyId"), _text(found, "SecretAccessKey"), _text(found, "Token")
         )
@@ -221,11 +228,17 @@ _HELPERS = {
 
 def send(request: CloudRequest) -> tuple[int, bytes]:
     """One request without redirects, over HTTPS or to a metadata service."""
-    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+    from http.client import HTTPException
 
     url = urlsplit(request.url)
-    make = HTTPSConnection if url.scheme == "https" else HTTPConnection
-    connection = make(url.hostname or "", url.port, timeout=_SECONDS)
+    context = ssl.create_default_context() if url.scheme == "https" else None
+    connection = build_connection(
+        url.hostname or "",
+        url.port,
+        _SECONDS,
+        context=context,
+        blocked=() if request.is_metadata else METADATA,
+    )
     try:
         target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
         connection.request(request.method, target, request.body or None, dict(request.headers))

@@ -16,6 +16,7 @@ import msgspec
 import orjson
 
 from lictor.errors import LookupFailedError
+from lictor.lang.wildcard import match_wildcard
 from lictor.ports import RegistryAccess
 from lictor.raw import Json, JsonObject
 from lictor.registry.cloud_providers import CloudProviders
@@ -259,7 +260,7 @@ def _fits_wildcard(pattern: str, registry: str) -> bool:
     if len(wanted) != len(host):
         return False
     return all(
-        re.fullmatch(re.escape(part).replace(r"\*", "[^.]*"), found) is not None
+        part == found or ("?" not in part and match_wildcard(part, found))
         for part, found in zip(wanted, host, strict=True)
     )
 

@@ -1,8 +1,8 @@
-"""How a connection to a registry is made: names resolved and looked at, proxies, TLS."""
+"""How a connection to a registry is made: who chose it, proxies, TLS."""
 
 import asyncio
+import contextlib
 import os
-import socket
 import ssl
 import time
 from base64 import b64encode
@@ -13,17 +13,25 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from lictor.errors import LookupFailedError
-from lictor.http.addresses import list_meanings, resolve
+from lictor.errors import BlockedAddressError, LookupFailedError, UnknownHostError
+from lictor.http.addresses import (
+    Chooser,
+    Destination,
+    ResolvedHost,
+    find_addresses,
+    open_stream,
+    resolve,
+)
 from lictor.http.client import ClientConnection, write_head
 from lictor.registry.pool import RegistryServer
 from lictor.registry.repository_name import is_loopback
 from lictor.registry.settings import RegistrySettings
 
-_MAX_HEAD = 64 * 1024
 # A name is resolved once for the connections that are made in one go.
 _NAME_SECONDS = 10.0
 _MOST_NAMES = 1024
+# Behind a proxy, names may have no addresses here, and nobody who says so.
+_PROXY_NAME_SECONDS = 2.0
 
 
 class Proxy(msgspec.Struct, frozen=True):
@@ -92,11 +100,16 @@ def _parse_proxy(url: str) -> Proxy:
     if parts.scheme != "http" or not parts.hostname:
         # Not shown: it may hold a password.
         raise LookupFailedError("HTTP_PROXY and HTTPS_PROXY must be http://HOST:PORT")
-    authorization = ""
-    if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        authorization = f"Basic {b64encode(pair.encode()).decode()}"
-    return Proxy(parts.hostname, port, authorization)
+    return Proxy(parts.hostname, port, read_userinfo(parts.geturl()))
+
+
+def read_userinfo(url: str) -> str:
+    """The header for the user and password in a URL; empty for none."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return ""
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {b64encode(pair.encode()).decode()}"
 
 
 class Dialer:
@@ -107,7 +120,7 @@ class Dialer:
         self._proxies = ProxyChoice(os.environ)
         self._contexts: dict[tuple[bool, str], ssl.SSLContext] = {}
         self._own_authorities = frozenset(host for host, _ in settings.authorities)
-        self._names: OrderedDict[tuple[str, int], tuple[float, asyncio.Task[list[str]]]] = (
+        self._names: OrderedDict[tuple[str, int], tuple[float, asyncio.Task[ResolvedHost]]] = (
             OrderedDict()
         )
 
@@ -115,44 +128,33 @@ class Dialer:
         return self._proxies.find(server.host, server.port, is_secure=server.is_secure)
 
     async def dial(self, server: RegistryServer) -> ClientConnection:
-        """A connection; LookupFailedError where none may be made, OSError where none can."""
-        proxy = self.find_proxy(server)
-        if proxy is not None:
-            return await self._dial_proxy(server, proxy)
-        failure: OSError | None = None
-        addresses = await self._find_addresses(server)
-        context = self._context(server) if server.is_secure else None
-        for address in addresses:
-            try:
-                # One that leads nowhere, as IPv6 often does, leaves time for the others.
-                async with asyncio.timeout(self._settings.connect_seconds / len(addresses)):
-                    reader, writer = await asyncio.open_connection(
-                        address,
-                        server.port,
-                        limit=_MAX_HEAD,
-                        ssl=context,
-                        server_hostname=server.host if context else None,
-                    )
-            except ssl.SSLError:
-                raise
-            except OSError as error:
-                failure = error
-            else:
-                return ClientConnection(reader, writer)
-        raise failure or OSError(f"no address of {server.host}")
+        """A connection; BlockedAddressError where none may be made, OSError where none can."""
+        try:
+            proxy = self.find_proxy(server)
+            if proxy is not None:
+                return await self._dial_proxy(server, proxy)
+            context = self._context(server) if server.is_secure else None
+            destination = self._find_destination(server, context)
+            seconds = self._settings.connect_seconds
+            return ClientConnection(*await open_stream(destination, seconds, self._resolve))
+        except BlockedAddressError as error:
+            raise self._explain(server, error) from error
 
-    async def _find_addresses(self, server: RegistryServer) -> list[str]:
-        """The addresses to try, all of which were looked at: no name is resolved again."""
-        self._check_name(server)
-        addresses = await self._resolve(server.host, server.port)
-        for address in addresses:
-            self._check_address(server, address)
-        return addresses
+    def _find_destination(
+        self, server: RegistryServer, context: ssl.SSLContext | None
+    ) -> Destination:
+        blocked = self._settings.addresses.list_blocked(server.authority, server.chooser)
+        return Destination(server.host, server.port, context, blocked=blocked)
 
-    async def _resolve(self, host: str, port: int) -> list[str]:
-        written = _read_address(host)
-        if written is not None:
-            return [written]
+    def _explain(self, server: RegistryServer, error: BlockedAddressError) -> BlockedAddressError:
+        if (
+            server.chooser is Chooser.OPERATOR
+            or server.authority in self._settings.addresses.allowed
+        ):
+            return error
+        return BlockedAddressError(f"{error}; an administrator can allow it: docs/connections.md")
+
+    async def _resolve(self, host: str, port: int) -> ResolvedHost:
         key = host, port
         until, task = self._names.get(key, (0.0, None))
         if task is None or time.monotonic() > until or (task.done() and task.exception()):
@@ -164,44 +166,18 @@ class Dialer:
                 self._names.popitem(last=False)
         return await asyncio.shield(task)
 
-    def _check_name(self, server: RegistryServer) -> None:
-        host = server.host.lower().rstrip(".")
-        if host in self._list_blocked(server):
-            raise LookupFailedError(f"registry {server.authority} is not asked: {host} is blocked")
-
-    def _check_address(self, server: RegistryServer, address: str) -> None:
-        # With it comes a whole language, which policy servers need for nothing else.
-        from lictor.lang.cel.library.http import find_blocked_network
-
-        blocked = self._list_blocked(server)
-        for meant in list_meanings(address):
-            network = find_blocked_network(meant, blocked)
-            if network:
-                raise LookupFailedError(
-                    f"registry {server.authority} is not asked: its address {address} is in "
-                    f"{network}; --registryAllowlist={server.authority} lets it be asked"
-                )
-
-    def _list_blocked(self, server: RegistryServer) -> tuple[str, ...]:
-        rules = self._settings.addresses
-        if server.authority in rules.allowed:
-            return ()
-        return rules.blocked if server.is_trusted else rules.blocked + rules.blocked_in_namespaces
-
     async def _dial_proxy(self, server: RegistryServer, proxy: Proxy) -> ClientConnection:
-        """Through a proxy, which resolves names by itself: written addresses are looked at."""
-        self._check_name(server)
-        written = _read_address(server.host)
-        if written is not None:
-            self._check_address(server, written)
-        reader, writer = await asyncio.open_connection(proxy.host, proxy.port, limit=_MAX_HEAD)
-        if server.is_secure:
-            try:
-                await open_tunnel(reader, writer, (server.host, server.port), proxy)
-                await writer.start_tls(self._context(server), server_hostname=server.host)
-            except BaseException:
-                writer.transport.abort()
-                raise
+        """Through a proxy, which resolves names by itself: what has an address here is checked."""
+        target = self._find_destination(server, None)
+        with contextlib.suppress(UnknownHostError, TimeoutError):
+            async with asyncio.timeout(_PROXY_NAME_SECONDS):
+                await find_addresses(target.host, target.port, target.blocked, self._resolve)
+        context = self._context(server) if server.is_secure else None
+        place = Destination(proxy.host, proxy.port, blocked=self._settings.addresses.blocked)
+        seconds = self._settings.connect_seconds
+        reader, writer = await open_stream(place, seconds, self._resolve)
+        if context is not None:
+            await open_tunnel(reader, writer, (server.host, server.port), proxy, context)
         return ClientConnection(reader, writer)
 
     def _context(self, server: RegistryServer) -> ssl.SSLContext:
@@ -233,26 +209,28 @@ class Dialer:
         return context
 
 
-def _read_address(host: str) -> str | None:
-    """The address that a host is written as; None for a name."""
-    try:
-        return str(ip_address(host))
-    except ValueError:
-        pass
-    try:
-        # Such as 2130706433 or 0x7f.1, which many programs take for addresses.
-        return socket.inet_ntoa(socket.inet_aton(host))
-    except OSError:
-        return None
-
-
 async def open_tunnel(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     server: tuple[str, int],
     proxy: Proxy,
+    context: ssl.SSLContext,
 ) -> None:
-    """Ask a proxy to pass everything on to a server (host and port) from now on."""
+    """Ask a proxy to pass everything on to a server (host and port) from now on, with TLS."""
+    try:
+        await _ask_proxy(reader, writer, server, proxy)
+        await writer.start_tls(context, server_hostname=server[0])
+    except BaseException:
+        writer.transport.abort()
+        raise
+
+
+async def _ask_proxy(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    server: tuple[str, int],
+    proxy: Proxy,
+) -> None:
     host = f"[{server[0]}]" if ":" in server[0] else server[0]
     target = f"{host}:{server[1]}"
     headers = [("host", target)]

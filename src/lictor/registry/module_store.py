@@ -16,6 +16,7 @@ from lictor.errors import (
     ModuleError,
     SignatureRefusedError,
 )
+from lictor.http.addresses import OPERATOR_RULES
 from lictor.ports import Descriptor, ImageManifest, Registries, RegistryAccess
 from lictor.registry.credentials import CredentialSources
 from lictor.registry.manifests import (
@@ -78,6 +79,11 @@ class ModuleSettings(msgspec.Struct, frozen=True):
     network: RegistrySettings = RegistrySettings(
         exchange_seconds=60.0, question_seconds=120.0, tag_seconds=10.0, cached_bytes=8 * _MIB
     )
+
+    def for_operator(self) -> "ModuleSettings":
+        """The same for the user of a command, who chose every policy that is run."""
+        network = msgspec.structs.replace(self.network, addresses=OPERATOR_RULES)
+        return msgspec.structs.replace(self, network=network)
 
 
 class FetchedModule(msgspec.Struct, frozen=True):
@@ -220,7 +226,7 @@ class ModuleStore:
                 raise
             return FetchedModule(address, self._fall_back(address, namespace, error))
         if config is not None:
-            self._verify_once(address, manifest, config)
+            self._verify_once(address, manifest, config, RegistryAccess(namespace=namespace))
         layer = find_layer(manifest, address.text, self._settings.module_bytes)
         kept = self._read_kept(address, layer) if self._shares(namespace) else None
         content = kept if kept is not None else self._fetch_layer(address, layer, namespace)
@@ -248,13 +254,17 @@ class ModuleStore:
         return not namespace and self._settings.keeps_modules
 
     def _verify_once(
-        self, address: ModuleAddress, manifest: ImageManifest, config: VerificationConfig
+        self,
+        address: ModuleAddress,
+        manifest: ImageManifest,
+        config: VerificationConfig,
+        access: RegistryAccess,
     ) -> None:
         if manifest.digest in self._verified:
             return
         image = SignedImage(address.repository, manifest.digest)
         try:
-            verify_module(image, config, self.registries)
+            verify_module(image, config, self.registries, access)
         except SignatureRefusedError as error:
             raise ModuleError(f"{address.text} cannot be validated: {error}") from error
         if len(self._verified) >= _MOST_VERIFIED:
@@ -315,12 +325,15 @@ def _choose_private(settings: ModuleSettings) -> Path:
 
 
 def _choose_network(settings: ModuleSettings) -> RegistrySettings:
-    sources = settings.sources
+    sources, rules = settings.sources, settings.network.addresses
+    # Who writes sources.yml or a PolicyServer may name hosts inside the cluster.
+    hosts = sources.insecure.union(host for host, _ in sources.authorities)
     return msgspec.structs.replace(
         settings.network,
         blob_bytes=settings.module_bytes,
         insecure=settings.network.insecure | sources.insecure,
         authorities=settings.network.authorities + sources.authorities,
+        addresses=msgspec.structs.replace(rules, allowed=rules.allowed | hosts),
         # As everywhere else, who has no TLS must be named.
         plain_loopback=False,
     )

@@ -10,7 +10,7 @@ import orjson
 
 from lictor.errors import EvaluationError, LoadError, SignatureRefusedError
 from lictor.files import read_bytes
-from lictor.ports import Registries
+from lictor.ports import DEFAULT_ACCESS, Registries, RegistryAccess
 from lictor.records import convert_record
 from lictor.registry.module_sources import read_single_document
 from lictor.signatures.records import (
@@ -162,10 +162,15 @@ def _match_below(prefix: str) -> str:
     return "^" + re.escape(prefix.rstrip("/") + "/")
 
 
-def verify_module(image: SignedImage, config: VerificationConfig, registries: Registries) -> None:
+def verify_module(
+    image: SignedImage,
+    config: VerificationConfig,
+    registries: Registries,
+    access: RegistryAccess = DEFAULT_ACCESS,
+) -> None:
     """SignatureRefusedError where the artifact does not carry the signatures that are wanted."""
     check_verification(config, "verification")
-    found = find_module_signatures(image, registries)
+    found = find_module_signatures(image, registries, access)
     if not found:
         raise SignatureRefusedError(f"no signatures found for {image.repository}@{image.digest}")
     checker = _Checker(image, registries, found)
@@ -183,11 +188,13 @@ def verify_module(image: SignedImage, config: VerificationConfig, registries: Re
             )
 
 
-def find_module_signatures(image: SignedImage, registries: Registries) -> list[FoundSignature]:
+def find_module_signatures(
+    image: SignedImage, registries: Registries, access: RegistryAccess = DEFAULT_ACCESS
+) -> list[FoundSignature]:
     """All signatures beside an artifact, of either format of cosign's."""
     from lictor.signatures.discovery import find_bundles, find_signatures
 
-    location = SignatureLocation()
+    location = SignatureLocation(access)
     return [
         *find_signatures(registries, image, location),
         *find_bundles(registries, image, location),

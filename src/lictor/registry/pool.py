@@ -14,10 +14,13 @@ from typing import TypeAlias
 import msgspec
 
 from lictor.errors import LookupFailedError
+from lictor.http.addresses import Chooser
 from lictor.http.client import ClientConnection, ClientResponse
 from lictor.registry.settings import RegistrySettings
 
 _MOST_SERVERS = 1024
+# For each wait within an exchange.
+_STEP_SECONDS = 30.0
 # After so many answers that did not come, nobody waits for a registry for so many seconds.
 _SILENCES = 3
 _REST = 5.0
@@ -35,7 +38,7 @@ class RegistryServer(msgspec.Struct, frozen=True):
     # Is its certificate checked?
     is_verified: bool = True
     # May it be any machine, also one that only we can reach?
-    is_trusted: bool = True
+    chooser: Chooser = Chooser.OPERATOR
 
     @property
     def authority(self) -> str:
@@ -130,9 +133,7 @@ class ConnectionPool:
         connection = await self._take(share, server)
         try:
             async with asyncio.timeout(self._settings.exchange_seconds):
-                response = await connection.exchange(
-                    message, self._settings.exchange_seconds, most_bytes
-                )
+                response = await connection.exchange(message, _STEP_SECONDS, most_bytes)
         except BaseException:
             # Half an answer may be on its way: nobody can use this connection again.
             connection.close()

@@ -53,7 +53,7 @@ class RemoteRegistries:
         self._contents = _ContentCache(chosen.cached_bytes)
         self._tags = _TagCache(chosen.tag_seconds)
         self._trust_roots = TrustRoots(
-            self._fetch_url, usual=(chosen.trust_mirror, chosen.trust_root), remaining=remaining
+            self.fetch_url, usual=(chosen.trust_mirror, chosen.trust_root), remaining=remaining
         )
 
     def manifest(
@@ -113,7 +113,8 @@ class RemoteRegistries:
         self._ask(key, lambda client: client.push_manifest(parsed, tag_or_digest, content, access))
         self._tags.clear()
 
-    def _fetch_url(self, url: str, namespace: str) -> tuple[int, bytes]:
+    def fetch_url(self, url: str, namespace: str = "") -> tuple[int, bytes]:
+        """The status and the body of what a URL leads to, with the credentials in the URL."""
         key = ("url", url, namespace)
         response = self._ask(key, lambda client: client.fetch_url(url, namespace))
         return response.status_code, response.content

@@ -3,21 +3,8 @@
 import msgspec
 
 from lictor.errors import LookupFailedError, UsageError
+from lictor.http.addresses import AddressRules
 from lictor.registry.repository_name import HUB, Repository, parse_repository
-
-# What no policy has business with: the machine's own services and those of its cloud.
-LINK_LOCAL = ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "168.63.129.16/32")
-LOOPBACK = ("127.0.0.0/8", "::1/128")
-
-
-class AddressRules(msgspec.Struct, frozen=True):
-    """Which addresses are never connected to: networks, and names of hosts."""
-
-    # For every question, and besides for policies of a namespace.
-    blocked: tuple[str, ...] = ()
-    blocked_in_namespaces: tuple[str, ...] = ()
-    # Registries, as images name them, that may be asked wherever they are.
-    allowed: frozenset[str] = frozenset()
 
 
 class RegistrySettings(msgspec.Struct, frozen=True):

@@ -52,12 +52,13 @@ class Transport:
 
     async def send(self, request: RegistryRequest) -> ClientResponse:
         """The answer at the end of all redirects, whatever its status; OSError for none."""
+        asked = request.server
         for _ in range(_MOST_REDIRECTS + 1):
             response = await self._send_patiently(request)
             location = response.headers.get("location")
             is_redirect = response.status_code in _REDIRECTS and bool(location)
             if not is_redirect or request.method != "GET":
-                return response
+                return response if _is_same(asked, request.server) else _drop_challenge(response)
             request = _follow(request, location or "")
         raise LookupFailedError(f"{request.name}: more than {_MOST_REDIRECTS} redirects")
 
@@ -142,9 +143,22 @@ def _follow(request: RegistryRequest, location: str) -> RegistryRequest:
     server, target = split_url(location, request.name, before, base)
     if before.is_secure and not server.is_secure:
         raise LookupFailedError(f"{request.name}: a redirect from HTTPS to HTTP is not followed")
-    is_same = (server.host, server.port) == (before.host, before.port)
-    kept = request.authorization if is_same else ""
+    kept = request.authorization if _is_same(server, before) else ""
     return msgspec.structs.replace(request, server=server, target=target, authorization=kept)
+
+
+def _is_same(one: RegistryServer, other: RegistryServer) -> bool:
+    """The same origin: credentials for one are for the other."""
+    return (one.host, one.port, one.is_secure) == (other.host, other.port, other.is_secure)
+
+
+def _drop_challenge(response: ClientResponse) -> ClientResponse:
+    """Without the challenge of a server that a redirect led to (CVE-2020-15157).
+
+    Whoever answers it would send the credentials for the registry there.
+    """
+    kept = {name: text for name, text in response.headers.items() if name != "www-authenticate"}
+    return msgspec.structs.replace(response, headers=kept)
 
 
 def split_url(
@@ -166,7 +180,7 @@ def split_url(
         is_secure,
         # Only the registry that was named as insecure is: not where it sends us.
         is_verified=like.is_verified or not is_same,
-        is_trusted=like.is_trusted,
+        chooser=like.chooser,
     )
     path = parts.path or "/"
     return server, f"{path}?{parts.query}" if parts.query else path

@@ -130,6 +130,9 @@ def test_a_provider_that_gives_nothing_says_what_to_do(
         "x.azurecr.io.evil.example",
         "gcr.io.evil",
         "1.dkr.ecr.eu-west-1.evil.example",
+        # Buckets of anyone's, not regions.
+        "1.dkr.ecr.s3.amazonaws.com",
+        "1.dkr.ecr.s3-eu-west-1.amazonaws.com",
     ],
 )
 @pytest.mark.parametrize("provider", ["amazon", "azure", "google"])

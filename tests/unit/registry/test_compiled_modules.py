@@ -175,7 +175,7 @@ def test_a_namespace_does_not_hold_up_others(tmp_path) -> None:
     def compile_code(content: bytes, seconds: float, memory_bytes: int) -> bytes:
         asked.append(seconds)
         if seconds == 1:
-            release.wait(20)
+            release.wait(60)
         return bytes(wasmtime.Module(find_engine(), content).serialize())
 
     limits = CompileLimits(seconds=2, seconds_in_namespaces=1)
@@ -223,7 +223,7 @@ def test_compiling_has_a_time_limit() -> None:
     begin = time.monotonic()
     with pytest.raises(ModuleError, match=r"not compiled within 0.5 s"):
         compile_apart(content, 0.5, 2048 * _MIB)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
 
 
 def test_compiling_has_a_memory_limit() -> None:
@@ -305,7 +305,7 @@ def test_the_clock_ticks_slowly_while_nobody_computes_and_stops_those_who_do() -
     begin = time.monotonic()
     with pytest.raises(wasmtime.Trap, match="interrupt"):
         loop()
-    assert 0.15 < time.monotonic() - begin < 5
+    assert 0.15 < time.monotonic() - begin < 30
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_the_clock_goes_on_in_a_process_that_was_forked() -> None:
         except wasmtime.Trap:
             os._exit(7)
         os._exit(1)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:

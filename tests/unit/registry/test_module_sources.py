@@ -21,7 +21,7 @@ from lictor.registry.settings import RegistrySettings
 
 MODULE = bytes(wasmtime.wat2wasm('(module (func (export "f") (result i32) i32.const 1))'))
 QUICK = RegistrySettings(
-    exchange_seconds=2.0, connect_seconds=2.0, question_seconds=4.0, attempts=1
+    exchange_seconds=6.0, connect_seconds=6.0, question_seconds=8.0, attempts=1
 )
 
 

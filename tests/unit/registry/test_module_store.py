@@ -7,7 +7,6 @@ import threading
 import time
 from pathlib import Path
 
-import msgspec
 import orjson
 import pytest
 import wasmtime
@@ -20,12 +19,12 @@ from lictor.registry.module_address import parse_module_address
 from lictor.registry.module_folder import find_module_folder
 from lictor.registry.module_sources import ModuleSources
 from lictor.registry.module_store import ModuleSettings, ModuleStore
-from lictor.registry.settings import LINK_LOCAL, LOOPBACK, AddressRules, RegistrySettings
+from lictor.registry.settings import RegistrySettings
 
 MODULE = bytes(wasmtime.wat2wasm('(module (func (export "f") (result i32) i32.const 1))'))
 OTHER = bytes(wasmtime.wat2wasm('(module (func (export "f") (result i32) i32.const 2))'))
 QUICK = RegistrySettings(
-    exchange_seconds=1.0, connect_seconds=1.0, question_seconds=2.0, attempts=1
+    exchange_seconds=6.0, connect_seconds=6.0, question_seconds=8.0, attempts=1
 )
 
 
@@ -279,7 +278,7 @@ def test_a_registry_that_keeps_silent_is_not_waited_for(make_store) -> None:
         begin = time.monotonic()
         with pytest.raises(LookupFailedError):
             make_store(sources=sources).load(f"{name}/p/demo:v1")
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 14
 
 
 def test_a_namespace_may_use_so_many_modules(tmp_path, make_store) -> None:
@@ -301,14 +300,13 @@ def test_a_namespace_may_use_so_many_modules(tmp_path, make_store) -> None:
 @pytest.mark.parametrize("namespace", ["", "team"])
 def test_addresses_inside_are_not_asked(server, make_store, namespace) -> None:
     put_module(server, MODULE)
-    rules = AddressRules(blocked=LINK_LOCAL, blocked_in_namespaces=LOOPBACK)
-    store = make_store(server, network=msgspec.structs.replace(QUICK, addresses=rules))
+    store = make_store()
     for address in (f"{server.name}/p/demo:v1", f"https://{server.name}/x.wasm"):
         if namespace:
-            with pytest.raises(LookupFailedError, match="is not asked"):
+            with pytest.raises(LookupFailedError, match="blocked"):
                 store.fetch(address, namespace)
     assert bool(server.asked) is False
-    with pytest.raises(LookupFailedError, match="is not asked"):
+    with pytest.raises(LookupFailedError, match="blocked"):
         store.fetch("registry://169.254.169.254/p/demo:v1", namespace)
 
 
@@ -319,8 +317,7 @@ def test_a_redirect_does_not_lead_inside(server, make_store) -> None:
         if "/blobs/" in path or path.endswith(".wasm")
         else None
     )
-    rules = AddressRules(blocked=LINK_LOCAL)
-    store = make_store(server, network=msgspec.structs.replace(QUICK, addresses=rules))
+    store = make_store(server)
     for address in (f"{server.name}/p/demo:v1", f"https://{server.name}/x.wasm"):
         with pytest.raises(LookupFailedError, match=r"169\.254\.169\.254"):
             store.fetch(address)

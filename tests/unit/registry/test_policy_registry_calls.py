@@ -13,17 +13,18 @@ from registry_server import RegistryServer
 from lictor.errors import HostCallError
 from lictor.families.kubewarden.entries import MemberEntry
 from lictor.families.kubewarden.host_calls import PolicyHost
+from lictor.http.addresses import AddressRules
 from lictor.ports import NoLookups
 from lictor.raw import Json
 from lictor.registry.registries import RemoteRegistries
-from lictor.registry.settings import LOOPBACK, AddressRules, RegistrySettings
+from lictor.registry.settings import RegistrySettings
 
 ENTRY = MemberEntry(module="m", host_capabilities=("oci/*",))
 
 
 class Outside(NoLookups):
     def __init__(self) -> None:
-        rules = AddressRules(blocked_in_namespaces=LOOPBACK)
+        rules = AddressRules(blocked_for_objects=())
         self._registries = RemoteRegistries(RegistrySettings(addresses=rules))
 
     def registries(self):

@@ -113,7 +113,7 @@ def test_a_token_is_not_used_for_others(server: RegistryServer, tmp_path: Path) 
     for path in ("one/app", "two/app"):
         server.put_image(path, "v1", {})
     registries = _registries(tmp_path)
-    other = RegistryAccess(namespace="team")
+    other = RegistryAccess(secrets=("other",))
     for path, access in (
         ("one/app", DEFAULT_ACCESS),
         ("two/app", DEFAULT_ACCESS),
@@ -212,6 +212,31 @@ def test_a_redirect_to_another_server_gets_no_password(
         assert "authorization" in server.asked[-1][1]
         assert "authorization" not in storage.asked[-1][1]
         assert token.tokens
+
+
+_LOGINS = {"password": {"auth": _pair("me:pass")}, "token": {"identitytoken": "long"}}
+
+
+@pytest.mark.parametrize("login", _LOGINS.values(), ids=_LOGINS)
+@pytest.mark.parametrize("scheme", ["Basic realm=x", 'Bearer realm="http://{}/token"'])
+def test_a_challenge_of_another_server_is_not_met(
+    server: RegistryServer, tmp_path: Path, login: Mapping[str, str], scheme: str
+) -> None:
+    """CVE-2020-15157: the credentials went to where the redirect led."""
+    with RegistryServer() as storage:
+        digest = server.put_blob("app", b"content")
+        challenge = scheme.format(storage.name)
+        stolen: list[bytes] = []
+        storage.handle = lambda _path, _headers: (401, {"WWW-Authenticate": challenge}, b"{}")
+        storage.handle_post = lambda _path, body: (stolen.append(body), (403, {}, b""))[1]
+        location = {"Location": f"http://{storage.name}/stored"}
+        server.handle = lambda path, _: (307, location, b"") if "/blobs/" in path else None
+        config = {"auths": {server.name: login}}
+        registries = _registries(_write_config(tmp_path, config))
+        with pytest.raises(LookupFailedError, match="answered 401"):
+            registries.blob(f"{server.name}/app", digest, DEFAULT_ACCESS)
+        assert [headers.get("authorization") for _, headers in storage.asked] == [None]
+        assert stolen == []
 
 
 def test_what_everyone_may_read_is_read_without_the_credentials_that_are_missing(
