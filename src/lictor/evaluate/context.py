@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import (
+    BrokenVariableError,
     CompileError,
     EvaluationError,
     LookupFailedError,
@@ -16,6 +17,7 @@ from lictor.errors import (
 from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.namespace_bounds import check_path
 from lictor.evaluate.rule_context import RuleContext
+from lictor.lang.image_reference import list_named_registries
 from lictor.lang.json_type import merge_objects, name_json_type, split_dotted
 from lictor.lang.template import Fill
 from lictor.lang.written_size import check_written
@@ -80,7 +82,7 @@ def add_values(scope: Scope, given: Mapping[str, Json]) -> Scope:
         here = dict.get(scope, root)
         if isinstance(here, dict) and isinstance(tree, dict):
             tree = merge_objects(here, tree)
-        scope = scope.child(**{root: tree})
+        scope = scope.with_values({root: tree})
     return scope
 
 
@@ -178,7 +180,11 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
         headers = self.expressions.document(
             {h.key: h.value for h in service.headers} if service else {}
         ).fill
-        made = ApiCall(method=call.method, ca_bundle=service.ca_bundle if service else "")
+        made = ApiCall(
+            method=call.method,
+            ca_bundle=service.ca_bundle if service else "",
+            is_chosen_by_object=service is not None and _has_open_host(service.url),
+        )
 
         def build(scope: Scope) -> ApiCall:
             return replace(
@@ -201,12 +207,14 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
         return load
 
     def _image_registry(self, image: model.ImageRegistry) -> Loader:
-        reference = self.expressions.template(image.reference).fill
+        reference = self.expressions.template(image.reference)
         query = self._query(image.jmes_path)
-        access = self._access(image.image_registry_credentials)
+        # What only objects name is theirs to choose.
+        named = None if reference.is_constant else list_named_registries((image.reference,))
+        access = replace(self._access(image.image_registry_credentials), named=named)
 
         def load(scope: Scope) -> Json:
-            text = _text(reference(scope), "imageRegistry.reference")
+            text = _text(reference.fill(scope), "imageRegistry.reference")
             found = self.lookups.image_data(text, access)
             return found if query is None else query(scope)(found)
 
@@ -249,10 +257,16 @@ def _named(load: Loader, name: str) -> Loader:
             # Nobody to ask, nothing given: there is no such variable, and `||` may stand in for it.
             raise KeyError(name) from error
         except (EvaluationError, LookupFailedError) as error:
-            # Not an unknown key: `||` must not hide that the entry itself is broken.
-            raise EvaluationError(f"failed to load context entry {name}: {error}") from error
+            # Not an unknown key: neither `||` nor a projection may hide that the entry is broken.
+            raise BrokenVariableError(f"failed to load context entry {name}: {error}") from error
 
     return loader
+
+
+def _has_open_host(url: str) -> bool:
+    """Does a variable say, or help to say, which host is called?"""
+    before, variable, _ = url.partition("{{")
+    return bool(variable) and "/" not in before.partition("://")[2]
 
 
 def _text(value: Json, what: str) -> str:

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from lictor.errors import EvaluationError, NotProvidedError
+from lictor.errors import CompileError, EvaluationError, NotProvidedError
 from lictor.evaluate.conditions import ask, compile_conditions
 from lictor.evaluate.context import compile_foreach_context
 from lictor.evaluate.namespace_bounds import check_kind, check_namespace
@@ -87,6 +87,8 @@ def _compile_loop(block: ForEachGenerate, setting: RuleContext, where: str) -> M
 
 def _compile_pattern(body: Generate | ForEachGenerate, setting: RuleContext) -> Make:
     selector = body.clone_list.selector
+    if not body.kind and not body.clone_list.kinds:
+        raise CompileError("generate: expected kind or cloneList.kinds, found neither")
     document = setting.expressions.document(
         {
             "apiVersion": body.api_version,

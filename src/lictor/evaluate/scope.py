@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from lictor.errors import BrokenVariableError, EvaluationError
 from lictor.evaluate.images import extract_images
 from lictor.lang.json_type import merge_dotted
 from lictor.model.request import Caller, Operation, Request
@@ -79,7 +80,12 @@ def _service_account(username: str) -> tuple[str, str]:
 def _load_images(scope: Scope) -> Json:
     request = scope["request"]
     subject = request.get("object") if isinstance(request, dict) else None
-    images = extract_images(subject if isinstance(subject, dict) else {})
+    try:
+        images = extract_images(subject if isinstance(subject, dict) else {})
+    except EvaluationError as error:
+        # A projection such as `images.*.*.registry` would take the fault for null, and a condition
+        # on it would not hold for an image that nobody has looked at.
+        raise BrokenVariableError(str(error)) from error
     if not images:
         raise KeyError("images")
     return images

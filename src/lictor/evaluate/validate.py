@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import EvaluationError, UnknownKeyError
+from lictor.errors import CompileError, EvaluationError, UnknownKeyError
 from lictor.evaluate.conditions import HOLDS, Conditions, compile_conditions
 from lictor.evaluate.context import Enter, compile_foreach_context
 from lictor.evaluate.patterns import (
@@ -42,7 +42,8 @@ def _compile_body(
         return compile_patterns(body.pattern, body.any_pattern, message, setting)
     if body.foreach:
         return _compile_foreach(body.foreach, message, setting, where)
-    return lambda _case, _subject: None
+    # Only misspelt fields: the rule must not look like one that has nothing against the object.
+    raise CompileError(f"{where}: expected pattern, anyPattern, deny or foreach, found none")
 
 
 def _compile_deny(deny: Deny, message: Message, setting: RuleContext, where: str) -> Judge:

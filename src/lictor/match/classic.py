@@ -25,6 +25,7 @@ MATCH = Manner(
     ephemeral_containers=True,
     namespaces_selectable=False,
     forgives_unknown_caller=True,
+    wildcards_take_bookkeeping=False,
     without_filters=None,
 )
 EXCLUDE = Manner(
@@ -33,6 +34,7 @@ EXCLUDE = Manner(
     namespaces_selectable=False,
     # An exclusion for some callers must not let everyone through when nobody is known.
     forgives_unknown_caller=False,
+    wildcards_take_bookkeeping=True,
     without_filters=None,
 )
 EXCEPTION = Manner(
@@ -40,6 +42,7 @@ EXCEPTION = Manner(
     ephemeral_containers=True,
     namespaces_selectable=True,
     forgives_unknown_caller=False,
+    wildcards_take_bookkeeping=True,
     without_filters=never,
 )
 CLEANUP = Manner(
@@ -47,6 +50,7 @@ CLEANUP = Manner(
     ephemeral_containers=False,
     namespaces_selectable=True,
     forgives_unknown_caller=False,
+    wildcards_take_bookkeeping=True,
     # Here empty means everything: a cleanup policy without filters sweeps every kind it is given.
     without_filters=always,
 )

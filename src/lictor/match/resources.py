@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from lictor.errors import LookupFailedError
 from lictor.lang.kind_selector import compile_kind_selector, parse_kind_selector
 from lictor.lang.label_selector import compile_entry
+from lictor.lang.wildcard import has_wildcard
 from lictor.match.combine import Clause, RequestClass, always, settle_all, settled
 from lictor.match.metadata import (
     clean_map,
@@ -87,6 +88,8 @@ class Manner(msgspec.Struct, frozen=True):
     namespaces_selectable: bool
     # Whether clauses about the caller are left out where nobody knows who asks.
     forgives_unknown_caller: bool
+    # Whether a wildcard also stands for Events, Leases and reports.
+    wildcards_take_bookkeeping: bool
     # What no `any` and no `all` means: None is the older form, a filter without either.
     without_filters: Matcher | None
 
@@ -96,10 +99,7 @@ def resource_clauses(wanted: ResourceDescription, manner: Manner) -> Iterator[tu
     if manner.operations and wanted.operations:
         yield "operations", _match_operations(wanted)
     if wanted.kinds:
-        yield (
-            "kinds",
-            _match_kinds(wanted.kinds, ephemeral_containers=manner.ephemeral_containers),
-        )
+        yield "kinds", _match_kinds(wanted.kinds, manner)
     if wanted.namespace_selector is not None:
         # Early: whoever asks for the labels of a namespace that is not there is to hear of it.
         yield "namespaceSelector", _match_namespace_labels(wanted.namespace_selector, manner)
@@ -128,15 +128,20 @@ def _match_operations(wanted: ResourceDescription) -> Clause:
 
 # Thousands of policies name the same few kinds.
 @lru_cache(maxsize=1024)
-def _match_kinds(kinds: tuple[str, ...], *, ephemeral_containers: bool) -> Clause:
+def _match_kinds(kinds: tuple[str, ...], manner: Manner) -> Clause:
     selectors = [parse_kind_selector(kind) for kind in kinds]
     tests = [compile_kind_selector(selector) for selector in selectors]
     wide_tests = [compile_kind_selector(replace(each, subresource="*")) for each in selectors]
+    naming_tests = tests
+    if not manner.wildcards_take_bookkeeping:
+        named = [each for each in selectors if not has_wildcard(each.kind)]
+        naming_tests = [compile_kind_selector(each) for each in named]
 
     def settle(requests: RequestClass) -> Matcher:
         kind, subresource = requests.kind, requests.subresource
-        ephemeral = ephemeral_containers and subresource == "ephemeralcontainers"
-        asked = wide_tests if ephemeral and kind == _POD else tests
+        asked = naming_tests if kind.is_bookkeeping else tests
+        if manner.ephemeral_containers and subresource == "ephemeralcontainers" and kind == _POD:
+            asked = wide_tests
         fits = any(test(kind.group, kind.version, kind.kind, subresource) for test in asked)
         return settled(answer=fits)
 

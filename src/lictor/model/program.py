@@ -175,6 +175,8 @@ class Program(msgspec.Struct, frozen=True):
     background: bool = True
     # Failures are also told to the caller as warnings.
     emit_warning: bool = False
+    # What the process notes while it evaluates the policy; empty: nothing (see `evaluations`).
+    identity: bytes = b""
     # Gets what the first request would have to wait for, and gives the reason why every answer is
     # an error; empty where it can be asked. NotYetError where something is on its way.
     prepare: Callable[[], str] | None = None

@@ -18,6 +18,24 @@ class Operation(StrEnum):
     CONNECT = "CONNECT"
 
 
+# Kinds that controllers write about other objects, by group and kind. A rule that reports on them
+# causes another object of such a kind, and so on without end.
+BOOKKEEPING_KINDS = frozenset(
+    (
+        ("", "Event"),
+        ("events.k8s.io", "Event"),
+        ("coordination.k8s.io", "Lease"),
+        ("wgpolicyk8s.io", "PolicyReport"),
+        ("wgpolicyk8s.io", "ClusterPolicyReport"),
+        ("openreports.io", "Report"),
+        ("openreports.io", "ClusterReport"),
+        ("reports.kyverno.io", "EphemeralReport"),
+        ("reports.kyverno.io", "ClusterEphemeralReport"),
+        ("kyverno.io", "UpdateRequest"),
+    )
+)
+
+
 class GroupVersionKind(msgspec.Struct, frozen=True):
     """A kind, fully named. The core group is the empty string."""
 
@@ -33,6 +51,11 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def is_bookkeeping(self) -> bool:
+        """Whether only rules that name this kind match it, and no wildcard does."""
+        return (self.group, self.kind) in BOOKKEEPING_KINDS
 
 
 class Caller(msgspec.Struct, frozen=True):

@@ -38,8 +38,8 @@ class Scope(dict[str, Json]):
             raise
         return value
 
-    def child(self, **values: Json) -> "Scope":
-        """A scope with more values; the new ones hide the old."""
+    def child(self, /, **values: Json) -> "Scope":
+        """A scope with more values; the new ones hide the old. Foreign names: `with_values`."""
         return self.with_values(values)
 
     def with_values(self, values: Mapping[str, Json]) -> "Scope":

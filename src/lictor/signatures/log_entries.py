@@ -151,6 +151,11 @@ def _check_statement(spec: Json, found: FoundSignature, key: SigningKey) -> None
         digest, covered = content["payloadHash"], found.payload
     else:
         digest, covered = content["hash"], found.envelope
+        # Anyone can log the hash of nothing.
+        if not covered:
+            raise SignatureRefusedError(
+                "the entry of the transparency log is about an envelope, and there is none"
+            )
     _match_hash(digest["algorithm"], bytes.fromhex(digest["value"]), covered)
     _match_key(_decode(spec["publicKey"]), key)
 

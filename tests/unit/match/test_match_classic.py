@@ -11,6 +11,8 @@ from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 POD = GroupVersionKind("", "v1", "Pod")
 DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
+REPORT = GroupVersionKind("wgpolicyk8s.io", "v1alpha2", "PolicyReport")
 
 
 def build(fields):
@@ -44,6 +46,12 @@ def resources(**fields):
         ({"kinds": ["Pod"]}, request(subresource="ephemeralcontainers"), True),
         ({"kinds": ["Service"]}, request(subresource="ephemeralcontainers"), False),
         ({"kinds": ["Deployment"]}, request(DEPLOYMENT, subresource="ephemeralcontainers"), False),
+        # A wildcard does not stand for what controllers write about other objects.
+        ({"kinds": ["*"]}, request(LEASE), False),
+        ({"kinds": ["*/*/*"]}, request(LEASE), False),
+        ({"kinds": ["*Report"]}, request(REPORT), False),
+        ({"kinds": ["*", "Lease"]}, request(LEASE), True),
+        ({"kinds": ["wgpolicyk8s.io/*/PolicyReport"]}, request(REPORT), True),
         ({"operations": ["DELETE"]}, request(), False),
         ({"operations": ["DELETE", "CREATE"]}, request(), True),
         ({"kinds": ["Pod"]}, request(operation=Operation.DELETE), True),

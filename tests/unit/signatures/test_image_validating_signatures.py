@@ -20,6 +20,7 @@ from signing import (
 
 from lictor.assembly import compile_documents
 from lictor.engine import Engine
+from lictor.families.kyverno_cel.autogen import describe_match
 from lictor.load.policies import load_documents
 from lictor.model.request import Operation, Request
 from lictor.ports import NoLookups
@@ -428,3 +429,66 @@ def test_a_key_that_is_none_vouches_for_nothing(scene):
     attestor = scene.attestor("team", scene.team, key={"data": "rubbish"})
     (result,) = scene.judge(scene.policy(SIGNED, attestors=[attestor]), pod(APP)).results
     assert str(result.status) == "fail"
+
+
+@pytest.mark.parametrize(
+    ("reference", "image"),
+    [
+        ({"glob": "ghcr.io/acme/*"}, "GHCR.IO/acme/app:v1"),
+        ({"glob": "ghcr.io/acme/*"}, "ghcr.io:443/acme/app:v1"),
+        ({"glob": "docker.io/*"}, "nginx:1"),
+        ({"glob": "docker.io/library/*"}, "index.docker.io/nginx:1"),
+        ({"expression": "ref.startsWith('ghcr.io/')"}, "ghcr.IO/acme/app:v1"),
+        ({"expression": "ref.startsWith('docker.io/')"}, "registry-1.docker.io/acme/app:v1"),
+    ],
+)
+def test_another_name_of_an_image_is_included(scene: Scene, reference, image: str) -> None:
+    expression = "images.containers.size() == 0"
+    policy = scene.policy(expression, matchImageReferences=[reference])
+    assert scene.status(policy, pod(image)) == "fail"
+
+
+def test_an_expression_may_leave_images_out(scene: Scene) -> None:
+    reference = {"expression": "!ref.startsWith('docker.io/')"}
+    policy = scene.policy("images.containers.size() == 0", matchImageReferences=[reference])
+    assert scene.status(policy, pod("docker.io/acme/app:v1")) == "pass"
+
+
+@pytest.mark.parametrize("operations", [["CREATE"], ["CREATE", "UPDATE"], ["*"]])
+@pytest.mark.parametrize(("image", "allowed"), [(APP, True), (OTHER, False)])
+def test_debug_containers_are_verified(scene: Scene, operations, image: str, *, allowed) -> None:
+    rule = {**_PODS, "operations": operations}
+    constraints = {"resourceRules": [rule]}
+    policy = scene.policy(
+        "images.containers.all(i, verifyImageSignatures(i, [attestors.team]) > 0) && "
+        "images.ephemeralContainers.all(i, verifyImageSignatures(i, [attestors.team]) > 0)",
+        matchConstraints=constraints,
+        validationActions=["Deny"],
+    )
+    before = pod(APP)
+    debugged = {**before, "spec": {**before["spec"], "ephemeralContainers": [{"image": image}]}}
+    update = Request.of(debugged, operation="UPDATE", old=before)
+    verdict = scene.judge(policy, replace(update, subresource="ephemeralcontainers"))
+    assert verdict.results
+    assert verdict.allowed is allowed
+    # Other subresources are none of its business.
+    assert not scene.judge(policy, replace(update, subresource="status")).results
+
+
+def test_debug_containers_of_pods_that_are_left_out(scene: Scene) -> None:
+    left_out = {**_PODS, "resourceNames": ["p"]}
+    constraints = {"resourceRules": [_PODS], "excludeResourceRules": [left_out]}
+    policy = scene.policy("false", matchConstraints=constraints)
+    before = pod(APP)
+    before["metadata"]["name"] = "p"
+    update = Request.of(before, operation="UPDATE", old=before)
+    assert not scene.judge(policy, replace(update, subresource="ephemeralcontainers")).results
+
+
+def test_the_webhook_hears_of_debug_containers(scene: Scene) -> None:
+    loaded = load_documents(json.dumps(scene.policy("true")), "p.yaml")
+    match = describe_match(loaded.records[0])
+    assert [(each.operations, each.resources) for each in match.constraints.resource_rules] == [
+        (("CREATE", "UPDATE"), ("pods",)),
+        (("UPDATE",), ("pods/ephemeralcontainers",)),
+    ]

@@ -804,6 +804,15 @@ def test_an_old_entry_names_the_envelope():
         identify(log_anew(change(found, envelope=b"another"), body))
 
 
+def test_an_old_entry_without_an_envelope_proves_nothing():
+    """The hash of nothing is the hash of every envelope that is missing."""
+    found = change(OURS.sign(PAYLOAD, payload_type=IN_TOTO), envelope=b"")
+    body = KINDS["intoto 0.0.1"](found)
+    body["spec"]["content"] = {"hash": hashed(found, "envelope")}
+    with pytest.raises(SignatureRefusedError, match="about an envelope"):
+        identify(log_anew(found, body))
+
+
 # --- plain keys and certificates
 
 

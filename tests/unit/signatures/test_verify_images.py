@@ -1,5 +1,7 @@
 """Which images does a rule with verifyImages name, and whose signatures let them pass?"""
 
+import fnmatch
+
 import orjson
 import pytest
 from image_rules import HOST, NO_LOG, ImageShop, by_key, make_pod, make_policy, signed_by
@@ -31,7 +33,7 @@ def image_of(verdict, number=0):
     [
         ("*", "nginx", True),
         ("docker.io/*", "nginx", True),
-        ("docker.io/library/*", "nginx", False),
+        ("docker.io/library/*", "nginx", True),
         ("nginx*", "nginx", False),
         ("docker.io/nginx:latest", "nginx", True),
         ("docker.io/nginx", "nginx", False),
@@ -248,6 +250,31 @@ def test_a_free_tag_does_not_free_another_digest(shop):
     assert shop.ask(make_policy(block), f"{V1}@{evil.digest}") == FAILED
 
 
+ALIASES = [
+    ("ghcr.io/acme/*", "GHCR.IO/acme/app:v1"),
+    ("ghcr.io/acme/*", "ghcr.io:443/acme/app:v1"),
+    ("docker.io/acme/*", "acme/app:v1"),
+    ("docker.io/acme/*", "index.docker.io/acme/app:v1"),
+    ("index.docker.io/acme/*", "registry-1.docker.io/acme/app:v1"),
+    ("docker.io/nginx*", "docker.io/library/nginx:1"),
+    ("docker.io/library/*", "nginx:1"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "image"), ALIASES)
+def test_another_name_of_an_image_is_included_and_not_skipped(shop, pattern, image):
+    block = {"attestors": signed_by(by_key(ALICE)), "imageReferences": [pattern]}
+    refused = ["error", *FAILED]
+    assert shop.ask(make_policy(block), image) == refused
+    # Whoever writes the name another way must not get what is free by it.
+    block |= {"imageReferences": ["*"], "skipImageReferences": [pattern]}
+    written = image if "/" in image and "." in image.partition("/")[0] else f"docker.io/{image}"
+    is_same = fnmatch.fnmatchcase(written, pattern)
+    assert shop.ask(make_policy(block), image) == (
+        ["error", "fail", "skip"] if is_same else refused
+    )
+
+
 @pytest.mark.parametrize("claim", ["pass", "skip", "fail"])
 def test_what_a_user_claims_is_not_believed(shop, claim):
     image = shop.push("app", BOB)
@@ -324,6 +351,12 @@ APPROVED = [{"all": [{"key": "{{ approved }}", "operator": "Equals", "value": Tr
         ([(ALICE, {"approved": True}, REVIEW)], attested(by_key(ALICE), conditions=APPROVED), PASSED),
         ([(ALICE, {"approved": False}, REVIEW)], attested(by_key(ALICE), conditions=APPROVED), FAILED),
         ([(ALICE, {}, REVIEW)], attested(by_key(ALICE), conditions=APPROVED), FAILED),
+        ([(ALICE, {"self": 1, "approved": True, "values": 2, "a b": 3}, REVIEW)],
+         attested(by_key(ALICE), conditions=APPROVED), PASSED),
+        ([(ALICE, {"self": 1, "approved": False}, REVIEW)],
+         attested(by_key(ALICE), conditions=APPROVED), FAILED),
+        ([(ALICE, {"approved": True}, REVIEW)],
+         attested(by_key(ALICE), conditions=APPROVED, name="self"), PASSED),
         ([(ALICE, {"approved": True}, REVIEW), (ALICE, {"approved": False}, REVIEW)],
          attested(by_key(ALICE), conditions=APPROVED), FAILED),
         ([(ALICE, {"approved": True}, REVIEW), (BOB, {"approved": False}, REVIEW)],

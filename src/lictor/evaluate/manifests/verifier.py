@@ -66,7 +66,7 @@ class ManifestVerifier(msgspec.Struct, frozen=True):
         try:
             parsed = parse_image(image)
             repository = f"{parsed.registry}/{parsed.path}"
-            access = RegistryAccess(namespace=self.namespace)
+            access = RegistryAccess(namespace=self.namespace, named=frozenset())
             registries = self.lookups.registries()
             stored = registries.manifest(repository, parsed.digest or parsed.tag, access)
             signed = SignedImage(repository, stored.digest)

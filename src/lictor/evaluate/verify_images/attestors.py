@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import CompileError, LookupFailedError
+from lictor.lang.image_reference import list_named_registries
 from lictor.model.policy import VerifyImages
 from lictor.model.signatures import (
     Attestor,
@@ -125,7 +126,7 @@ class _Compiler(msgspec.Struct, frozen=True):
 
     def _locate(self, entry: Attestor) -> SignatureLocation:
         return SignatureLocation(
-            access=read_access(self.block, self.namespace),
+            access=read_access(self.block, self.namespace, entry.repository),
             repository=entry.repository or self.block.repository,
             oci11=self.block.cosign_oci11,
         )
@@ -185,16 +186,18 @@ class _Compiler(msgspec.Struct, frozen=True):
         )
 
 
-def read_access(block: VerifyImages, namespace: str) -> RegistryAccess:
-    """With whose credentials the registry is asked."""
+def read_access(block: VerifyImages, namespace: str, repository: str = "") -> RegistryAccess:
+    """With whose credentials the registry is asked; `repository`: of the signatures."""
     wanted = block.image_registry_credentials
+    named = list_named_registries((*block.image_references, block.repository, repository))
     if wanted is None:
-        return RegistryAccess(namespace=namespace)
+        return RegistryAccess(namespace=namespace, named=named)
     return RegistryAccess(
         providers=tuple(wanted.providers),
         secrets=tuple(wanted.secrets),
         namespace=namespace,
         allow_insecure=wanted.allow_insecure_registry,
+        named=named,
     )
 
 

@@ -17,6 +17,7 @@ from lictor.evaluate.rule_context import RuleContext
 from lictor.evaluate.verify_images.block_verification import BlockVerification, TaggedImage
 from lictor.evaluate.verify_images.outcome_cache import ImageOutcome, OutcomeCache
 from lictor.evaluate.verify_images.resource_images import ResourceImage
+from lictor.lang.image_reference import list_aliases
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.policy import VerifyImages
 from lictor.model.program import Case
@@ -98,9 +99,11 @@ def _fill(fill: Callable[[Scope], Json], scope: Scope) -> Json:
 
 
 def compile_names(patterns: tuple[str, ...]) -> Callable[[ResourceImage], bool]:
-    """Does one of these patterns name an image, by its digest or by its tag?"""
+    """Does one of these patterns name an image, by its digest, its tag or another name of it?"""
     fits = _compile_any(patterns)
-    return lambda image: any(fits(name) for name in image.names)
+    return lambda image: any(
+        fits(name) or any(map(fits, list_aliases(name))) for name in image.names
+    )
 
 
 def _compile_any(patterns: tuple[str, ...]) -> Callable[[str], bool]:

@@ -162,7 +162,7 @@ class BlockVerification(msgspec.Struct, frozen=True):
                     text = "; ".join(each.text for each in refusals)
                     return ImageOutcome(Status.FAIL, _tell_attestations(image, text))
             if attestation.name:
-                scope = scope.child(**{attestation.name: check.predicate})
+                scope = scope.with_values({attestation.name: check.predicate})
         return self._ask_denial(scope) or ImageOutcome(
             Status.PASS,
             f"verified image {'attestations' if self.attestations else 'signatures'} for "
@@ -231,7 +231,7 @@ class _StatementCheck:
         if attestation.holds is None:
             return
         try:
-            holds, text = attestation.holds(self._scope.child(**predicate))
+            holds, text = attestation.holds(self._scope.with_values(predicate))
         except LookupFailedError:
             raise
         except LictorError as error:
