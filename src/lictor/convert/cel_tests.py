@@ -211,6 +211,7 @@ def _find_member(loop: LoopTest) -> str:
 # --- the same loop with another name for its elements
 
 
+# re: trusted - our own CEL, in which every text is closed
 _STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")')
 
 
@@ -225,6 +226,7 @@ def rename_loop(loop: LoopTest, name: str) -> LoopTest | None:
 
 def _rename_in_text(text: str, old: str, new: str) -> str:
     """The text with another name for a variable; fields and strings of that name stay."""
+    # re: linear - fixed letters between conditions
     word = re.compile(rf"(?<![\w.?]){re.escape(old)}\b")
     pieces = _STRINGS.split(text)
     return "".join(p if p.startswith('"') else word.sub(new, p) for p in pieces)

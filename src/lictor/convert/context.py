@@ -11,11 +11,10 @@ from lictor.convert.query import translate_query, translate_text, write_text
 from lictor.convert.value import Constant, Either, ExpressionScope, Value, is_present, settle
 from lictor.convert.writing import quote
 from lictor.errors import CompileError
-from lictor.lang.template import has_variables
+from lictor.lang.template import VARIABLE, has_variables
 from lictor.model.matching import ConfigMapReference, ContextApiCall, ContextEntry, Variable
 
 _MARK = "\x02"
-_VARIABLE = re.compile(r"\{\{.*?\}\}")
 _MAP = ValueShape(declared="map")
 
 
@@ -86,7 +85,7 @@ def _write_call(url: str, scope: ExpressionScope) -> str:
         variables.append(found.group())
         return f"{_MARK}{len(variables) - 1}{_MARK}"
 
-    segments = _VARIABLE.sub(mark, path).strip("/").split("/")
+    segments = VARIABLE.sub(mark, path).strip("/").split("/")
     texts = [_write_segment(segment, variables, scope) for segment in segments]
     version, steps = _split_version(segments, texts)
     return _write_read(version, steps, _write_labels(query))

@@ -42,6 +42,7 @@ from lictor.lang.pattern.scalar import is_range
 from lictor.lang.wildcard import has_wildcard
 from lictor.raw import Json
 
+# re: trusted - our own CEL, in which every text is closed
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 

@@ -37,12 +37,10 @@ from lictor.convert.writing import PolicyVariables
 from lictor.errors import CompileError
 from lictor.families.classic.actions import base_action
 from lictor.kubernetes.resource_names import ResourceNames
-from lictor.lang.template import has_variables
+from lictor.lang.template import VARIABLE, has_variables
 from lictor.model.policy import Cel, Policy, Rule, Validate
 from lictor.model.result import Action
 from lictor.raw import JsonObject
-
-_VARIABLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
 def translate_message(
@@ -55,7 +53,7 @@ def translate_message(
         return {}, ()
     if not has_variables(text):
         return {"message": text}, ()
-    plain = _VARIABLE.sub(lambda found: found.group(1).strip(), text)
+    plain = VARIABLE.sub(lambda found: found.group(1).strip(), text)
     try:
         operand = as_cel_value(translate_text(text, scope))
     except CompileError as error:
@@ -296,6 +294,7 @@ class _Planner(msgspec.Struct, frozen=True):
         if asked != self._fails(replace(each, operation="CREATE")):
             return None
         good = simplify(negate(asked))
+        # re: linear - fixed letters between conditions
         used = [n for n in LOOPED if re.search(rf"(?<![\w.]){n}\b", render(good))]
         if len(used) != 1:
             return None

@@ -4,6 +4,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
+from itertools import chain, islice
 
 import msgspec
 from msgspec.structs import replace
@@ -148,8 +149,8 @@ class _Maker(msgspec.Struct, frozen=True):
 
     def objects(self) -> list[JsonObject]:
         values = {point.path: self._values(point) for point in self.points}
-        made = [*self._one_by_one(values), *self._full_ones(values), *self._mixed(values)]
-        return made[:_MOST_OF_A_KIND]
+        made = chain(self._one_by_one(values), self._full_ones(values), self._mixed(values))
+        return list(islice(made, _MOST_OF_A_KIND))
 
     def _base(self) -> JsonObject:
         metadata: JsonObject = {"name": "sample"}

@@ -204,6 +204,7 @@ def _count(path: str, text: str) -> int:
 
 
 def _mention(path: str) -> re.Pattern[str]:
+    # re: linear - fixed letters between conditions
     return re.compile(rf"(?<![\w.\"]){re.escape(path)}(?!\w)")
 
 
@@ -297,6 +298,7 @@ def find_default(test: str, path: str, *, holds: bool) -> str | None:
     """A literal for what stands at the path, so that the test holds or not; None if unknown."""
     escaped = re.escape(path)
     for pattern, find in _FORMS:
+        # re: bounded - a test of our own CEL, tried by the author of the policy
         found = re.fullmatch(pattern.replace("PATH", escaped), test, re.DOTALL)
         if found is not None:
             return find(found, holds)

@@ -351,12 +351,13 @@ class ExpressionScope(msgspec.Struct, frozen=True):
     # Functions that only Kyverno has may be used.
     kyverno: bool = True
 
-    def bind(self, **values: Value) -> "ExpressionScope":
+    def bind(self, /, **values: Value) -> "ExpressionScope":
         """The same with more names."""
         return msgspec.structs.replace(self, bindings={**self.bindings, **values})
 
     def hoist(self, name: str, text: str) -> str:
         """A variable for a text, unless it uses the variables of a loop."""
+        # re: linear - fixed letters between conditions
         if any(re.search(rf"\b{taken}\b", text) for taken in self.names.taken):
             return f"({text})"
         return self.hoisted.add(name, text)

@@ -12,7 +12,7 @@ from lictor.lang.cel.rewriting import CelToken, read_tokens
 from lictor.lang.cel.types import CelType, Overload
 from lictor.lint.cel_expressions import ExpressionContext
 
-_LAST_WORD = re.compile(r"\w*$")
+_LAST_WORD = re.compile(r"(?<!\w)\w*$")
 _LOOPS = frozenset({"all", "exists", "exists_one", "filter", "map", "sortBy"})
 _OPENERS, _CLOSERS = frozenset("([{"), {")": "(", "]": "[", "}": "{"}
 _MOST_LOOPS = 8

@@ -32,9 +32,12 @@ from lictor.model.finding import Finding, Location, Severity
 from lictor.offline.lint_files import read_named
 from lictor.offline.lint_settings import combine, find_lint_settings
 from lictor.offline.records import FILE_RECORDS
+from lictor.offline.time_limit import limit_cpu_time
 
 # Groups of files that only the command line reads.
 _OFFLINE_GROUP = "cli.kyverno.io"
+# For one text; meanwhile nothing else is answered.
+_MOST_SECONDS = 10
 
 
 class CheckedText:
@@ -98,13 +101,14 @@ class TextChecker:
 
     def _lint(self, path: str, content: bytes) -> CheckedText:
         try:
-            found = lint_texts(
-                [(path, content)],
-                FILE_RECORDS,
-                self._read_named,
-                self._select(Path(path).parent),
-                self._files.definitions,
-            ).findings
+            with limit_cpu_time(_MOST_SECONDS, f"it takes more than {_MOST_SECONDS} s to lint"):
+                found = lint_texts(
+                    [(path, content)],
+                    FILE_RECORDS,
+                    self._read_named,
+                    self._select(Path(path).parent),
+                    self._files.definitions,
+                ).findings
         except (LictorError, OSError) as error:
             # A text that could not be checked must not look like one without mistakes.
             found = (Finding((), f"not checked: {error}", location=Location(path)),)

@@ -14,9 +14,9 @@ from lictor.lint.schema_kinds import KnownSchemas
 from lictor.model.finding import FieldPath
 from lictor.raw import Json
 
-_LAST_WORD = re.compile(r"[\w-]*$")
+_LAST_WORD = re.compile(r"(?<![\w-])[\w-]*$")
 _TOKEN = re.compile(r"""'[^']*'?|"[^"]*"?|`[^`]*`?|\[\?|\|\||&&|[\[({\])},:!<>=&]""")
-_INDEX = re.compile(r"\[[^\]]*\]")
+_INDEX = re.compile(r"\[[^\[\]]*\]")
 
 
 class JmesPathLocation(msgspec.Struct, frozen=True):

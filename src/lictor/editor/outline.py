@@ -13,7 +13,8 @@ from lictor.model.finding import FieldPath
 from lictor.raw import Json
 
 _DASHES = re.compile(r" *(?:- +|-$)*")
-_KEY = re.compile(r"""("[^"]*"|'[^']*'|[^\s'"\[\]{},#&!|>%@`*-][^\n]*?|\*+)\s*:(?=\s|$)""")
+# re: linear - tried at one place of a line
+_KEY = re.compile(r"""("[^"]*"\s*|'[^']*'\s*|[^\s'"\[\]{},#&!|>%@`*-][^\n]*?|\*+\s*):(?=\s|$)""")
 _BLOCK = re.compile(r"(?:[&!]\S+\s+)*[|>][-+0-9]*\s*(?:#.*)?$")
 _COMMENT = re.compile(r"\s#.*")
 _BLANK = re.compile(r" *(?:#.*)?$")
@@ -105,7 +106,8 @@ class OutlineReader:
         self._leave(at)
         if self.levels and self.levels[-1].column == at and isinstance(self.levels[-1].step, int):
             self.levels.pop()
-        name = key[1].strip("'\"") if key[1][0] in "'\"" else key[1]
+        name = key[1].rstrip()
+        name = name.strip("'\"") if name[0] in "'\"" else name
         if self.levels and self.levels[-1].column == at:
             self.levels[-1].step = name
         else:
@@ -274,7 +276,7 @@ def list_documents(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 # --- where the cursor stands
 
-_WORD = re.compile(r"[\w./-]*$")
+_WORD = re.compile(r"(?<![\w./-])[\w./-]*$")
 
 
 class Cursor(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ _POLICY, _RULE, _ANY_OBJECT = "policy", "rule", ""
 _KINDS = {"configMap": "ConfigMap", "globalReference": "GlobalContextEntry"}
 _CALLS = (
     (re.compile(r"globalContext\.[gG]et\(\s*['\"]$"), "GlobalContextEntry"),
-    (re.compile(r"['\"]configmaps['\"](?:\s*,\s*[^,]+){1,2}['\"]$"), "ConfigMap"),
+    (re.compile(r"['\"]configmaps['\"]\s*(?:,[^,]+){1,2}['\"]$"), "ConfigMap"),
 )
 
 

@@ -46,7 +46,7 @@ class TestAnswer(msgspec.Struct, frozen=True):
 async def run_test(path: str) -> TestAnswer:
     """Run the tests of one file as `lictor test` does."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "lictor", "test", path, "--remove-color",
+        sys.executable, "-P", "-m", "lictor", "test", path, "--remove-color",
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

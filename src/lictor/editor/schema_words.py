@@ -16,8 +16,8 @@ from lictor.lint.schema_fields import (
 from lictor.lint.schema_kinds import KnownSchemas
 from lictor.model.finding import FieldPath
 
-_POINTER = re.compile(r"path['\"]?:\s*['\"]?(/[^\s'\"]*)$")
-_OPERATION = re.compile(r"(?:^|\n|[{,])\s*(?:- *)?[\"']?\w*$")
+_POINTER = re.compile(r"(?<![^\s'\"{,])path['\"]?:\s*['\"]?(/[^\s'\"{,]*)$")
+_OPERATION = re.compile(r"(?<![^{,\n])[^\S\n]*(?:- *)?[\"']?\w*$")
 _AMOUNTS = (("cpu", "500m"), ("memory", "256Mi"), ("ephemeral-storage", "1Gi"))
 _EXAMPLES = {
     "boolean": "true",

@@ -38,8 +38,9 @@ from lictor.release import VERSION
 # How long after the last change a text is linted: about the pause between two words.
 PAUSE_SECONDS = 0.15
 # The end of a word, with what may close a key: `=(name):`.
+# re: linear - all of it is optional, so that the first try succeeds
 _REST = re.compile(r"[\w-]*\)?[\"']?:?")
-_PARTIAL = re.compile(r"[\w-]*$")
+_PARTIAL = re.compile(r"(?<![\w-])[\w-]*$")
 
 
 class PolicyLanguageServer(LanguageServer):

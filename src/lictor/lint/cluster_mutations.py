@@ -144,11 +144,6 @@ def is_defaulted(kind: str, path: KeyPath) -> bool:
     return len(path) == 2 and path[0] == "spec" and path[1] in _DEFAULTED.get(kind, ())
 
 
-def find_pod_spec(kind: str) -> KeyPath | None:
-    """Where a kind keeps the spec of Pods; None where it makes none."""
-    return _TEMPLATES.get(kind)
-
-
 def _tell_addition(leaf: PatchedValue, path: KeyPath, kind: str) -> Finding:
     name = path[-1]
     at = leaf.at.path[: _find_anchor(leaf.at) + 1]

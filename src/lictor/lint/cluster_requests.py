@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from lictor.lang.kind_selector import parse_kind_selector
+from lictor.lang.template import VARIABLE
 from lictor.lang.wildcard import has_wildcard, match_wildcard
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
@@ -88,7 +89,9 @@ def _list_cel_texts(cel: Field) -> list[str]:
 
 def _find_unguarded(parts: Iterable[Field], texts: list[str], name: str) -> Iterator[Field]:
     """The first expression that reads fields of what may be null, where none asks whether it is."""
+    # re: linear - fixed letters come first
     reads = re.compile(rf"(?<![\w.]){name}\.(?!\?)")
+    # re: linear - fixed letters come first
     asks = re.compile(rf"(?<![\w.]){name}\s*(?:[=!]=|\.\?|\[\?)|null\s*[=!]=|request\.operation")
     if any(asks.search(text) for text in texts):
         return
@@ -122,7 +125,7 @@ def check_cel_operations(spec: Field) -> Iterator[Finding]:
 
 # --- request.oldObject
 
-_OLD = re.compile(r"\{\{(?:(?!\}\})[^|])*\brequest\.oldObject\.[^|]*?\}\}")
+_OLD = re.compile(r"\brequest\.oldObject\.")
 
 
 def check_old_object(policy: Field, rule: Field) -> Iterator[Finding]:
@@ -133,9 +136,13 @@ def check_old_object(policy: Field, rule: Field) -> Iterator[Finding]:
         return
     for body in (rule["validate"]["deny"], rule["mutate"]):
         for leaf in body.leaves():
-            if _OLD.search(leaf.text) and not mentions(body, _OPERATION):
+            if _reads_old(leaf.text) and not mentions(body, _OPERATION):
                 yield flag("no-old-object", leaf.path, _tell_old(rule))
                 return
+
+
+def _reads_old(text: str) -> bool:
+    return any("|" not in part[1] and _OLD.search(part[1]) for part in VARIABLE.finditer(text))
 
 
 def _tell_old(rule: Field) -> str:

@@ -21,6 +21,8 @@ from lictor.raw import Json
 from lictor.report.json_text import render_json
 
 if TYPE_CHECKING:
+    from lictor.lang.cel.environment import Environment
+    from lictor.lang.cel.expression import Variables
     from lictor.lang.cel.tree import CelNode
 
 _LABEL = "rbac.kyverno.io/aggregate-to-{}-controller"
@@ -154,17 +156,30 @@ def _list_roots(policy: Field, kind: PolicyKind, fields: list[Field]) -> Iterato
     """The expressions at these fields, as far as they compile."""
     from lictor.lang.cel.expression import serialize_expression
     from lictor.lang.cel.tree import read_tree
-    from lictor.lint.cel_constraints import declare_variables
     from lictor.lint.cel_policies import choose_environment
 
     environment = choose_environment(policy, kind)
-    declared = declare_variables(policy["spec"]["variables"], environment)
+    declared = _declare(policy["spec"]["variables"], environment)
     if declared is None:
         return
     for field in fields:
         with suppress(SyntaxFaultError):
             _, code = serialize_expression(field.text, environment, declared)
             yield read_tree(code).root
+
+
+def _declare(variables: Field, environment: "Environment") -> "Variables | None":
+    """The variables of a policy; None where one of them does not compile."""
+    from lictor.lang.cel.expression import NO_VARIABLES, declare_variable
+
+    declared = NO_VARIABLES
+    with suppress(SyntaxFaultError):
+        for each in variables.each():
+            declared = declare_variable(
+                declared, each["name"].text, each["expression"].text, environment
+            )
+        return declared
+    return None
 
 
 def _walk(node: "CelNode") -> Iterator["CelNode"]:

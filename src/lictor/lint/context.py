@@ -180,6 +180,7 @@ def _check_bindings(context: Field) -> Iterator[Finding]:
 def _mentions(name: str, whole: Field, but: Field) -> bool:
     """Does the name occur outside of a part? By its letters, so that no doubt becomes a warning."""
     root = re.escape(name.partition(".")[0])
+    # re: linear - fixed letters between conditions
     word = re.compile(rf"(?<![A-Za-z0-9_.-]){root}(?![A-Za-z0-9_-])")
     return any(
         word.search(leaf.text) is not None

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
-from lictor.lang.wildcard import has_wildcard, match_wildcard
+from lictor.lang.wildcard import match_wildcard
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.match import CALLERS, list_filters
+from lictor.lint.value_sets import texts_overlap
 from lictor.model.finding import Finding
 from lictor.raw import JsonObject
 
@@ -21,7 +22,7 @@ def check_contradictions(rule: Field) -> Iterator[Finding]:
     """Filters that exclude each other, and excludes that leave nothing of a match."""
     match, exclude = rule["match"], rule["exclude"]
     for first, second in combinations(match["all"].each(), 2):
-        reason = _contradict(first["resources"], second["resources"])
+        reason = contradict(first["resources"], second["resources"])
         if reason:
             message = f"no resource can fit this filter and match.all[{first.path[-1]}]: {reason}"
             yield flag("never-matches", second.path, message)
@@ -30,19 +31,19 @@ def check_contradictions(rule: Field) -> Iterator[Finding]:
     if match["all"].value:
         return
     for each in list_filters(match):
-        cover = next((cover for cover in covers if _covers(cover, each)), None)
+        cover = next((cover for cover in covers if covers_filter(cover, each)), None)
         if cover is not None:
             message = "everything that this filter selects is excluded again"
             yield flag("never-matches", each.path, message)
 
 
-def _contradict(first: Field, second: Field) -> str:
+def contradict(first: Field, second: Field) -> str:
     """Why no resource fits both; empty where one may."""
     tests: tuple[tuple[str, Overlap], ...] = (
         ("kinds", _kinds_overlap),
-        ("names", _texts_overlap),
-        ("namespaces", _texts_overlap),
-        ("operations", _texts_overlap),
+        ("names", texts_overlap),
+        ("namespaces", texts_overlap),
+        ("operations", texts_overlap),
     )
     for name, overlaps in tests:
         left, right = first[name].texts, second[name].texts
@@ -52,17 +53,10 @@ def _contradict(first: Field, second: Field) -> str:
     return f"they ask for different values of the label {labels}" if labels else ""
 
 
-def _texts_overlap(left: str, right: str) -> bool:
-    """May a text fit both? Two patterns are given the benefit of the doubt."""
-    if has_wildcard(left) and has_wildcard(right):
-        return True
-    return match_wildcard(left, right) or match_wildcard(right, left)
-
-
 def _kinds_overlap(left: str, right: str) -> bool:
     first, second = parse_kind_selector(left), parse_kind_selector(right)
     pairs = zip(_kind_parts(first), _kind_parts(second), strict=True)
-    return all(_texts_overlap(a, b) for a, b in pairs)
+    return all(texts_overlap(a, b) for a, b in pairs)
 
 
 def _kind_parts(selector: KindSelector) -> tuple[str, ...]:
@@ -75,13 +69,13 @@ def _labels_contradict(first: Field, second: Field) -> str:
         return ""
     for key in ours.keys() & theirs.keys():
         left, right = ours[key], theirs[key]
-        if isinstance(left, str) and isinstance(right, str) and not _texts_overlap(left, right):
+        if isinstance(left, str) and isinstance(right, str) and not texts_overlap(left, right):
             return str(key)
     return ""
 
 
-def _covers(cover: Field, each: Field) -> bool:
-    """Does an exclude take away everything that a filter selects?"""
+def covers_filter(cover: Field, each: Field) -> bool:
+    """Does one filter, such as that of an exclude, take all that another one selects?"""
     ours, theirs = cover["resources"], each["resources"]
     if ours.is_empty and all(cover[name].is_empty for name in CALLERS):
         return False
@@ -94,11 +88,18 @@ def _covers(cover: Field, each: Field) -> bool:
     )
 
 
+def _takes_text(outer: str, inner: str) -> bool:
+    """Does every text fit the outer pattern that fits the inner one? In doubt it does not."""
+    # Letters that no pattern names stand for whatever is in place of the wildcards.
+    texts = (inner.replace("*", run).replace("?", "\1") for run in ("", "\0", "\0\1\0\1"))
+    return all(match_wildcard(outer, text) for text in texts)
+
+
 def _takes_all(cover: Field, each: Field) -> bool:
     patterns, texts = cover.texts, each.texts
     if not patterns:
         return True
-    return bool(texts) and all(any(match_wildcard(p, t) for p in patterns) for t in texts)
+    return bool(texts) and all(any(_takes_text(p, t) for p in patterns) for t in texts)
 
 
 def _takes_kinds(cover: Field, each: Field) -> bool:
@@ -111,11 +112,11 @@ def _takes_kinds(cover: Field, each: Field) -> bool:
 
 def _takes_kind(cover: KindSelector, kind: KindSelector) -> bool:
     pairs = zip(_kind_parts(cover), _kind_parts(kind), strict=True)
-    return all(match_wildcard(pattern, text) for pattern, text in pairs)
+    return all(_takes_text(pattern, text) for pattern, text in pairs)
 
 
 def _takes_name(cover: Field, each: Field) -> bool:
-    return not cover.text or (bool(each.text) and match_wildcard(cover.text, each.text))
+    return not cover.text or (bool(each.text) and _takes_text(cover.text, each.text))
 
 
 def _is_same(cover: Field, each: Field, name: str) -> bool:

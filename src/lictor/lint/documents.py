@@ -18,6 +18,7 @@ from lictor.model.finding import FieldPath, Finding, Location, TextOffset
 from lictor.raw import Json, JsonObject
 
 # A key, and what tells that its value is a block on the lines below.
+# re: linear - tried at one place of a line
 _VALUE = re.compile(r"(?:- +)*[^\s:]+:(?:\s+[|>][-+0-9]*\s*(?:#.*)?$)?")
 _WIDTH = 100
 _CONTEXT = 40

@@ -31,9 +31,7 @@ from lictor.model.finding import FieldPath, Finding
 MOST_ROUNDS = 10
 _SAME_OPERATORS = {"Equal": "Equals", "NotEqual": "NotEquals"}
 _ACTIONS = {"enforce": "Enforce", "audit": "Audit"}
-_UNQUOTED = re.compile(
-    r"^(?P<key>\s*(?:- +)*(?:[\w./$()+^=<>-]+:)?\s+)(?P<value>\{\{.*\}\}.*?)\s*$"
-)
+_UNQUOTED = re.compile(r"(?!\{)\s*(?:- +)*(?:[\w./$()+^=<>-]+:\s+)?(?P<value>\{\{.*)")
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 # Checks whose suggestion is a guess at what was meant.
 _GUESSED_KEYS = frozenset(("unknown-field", "bad-context"))
@@ -128,9 +126,8 @@ class _Fixer:
         """`key: {{ x }}` is a map in YAML: whoever writes it means a text."""
         start = find_line(self._text, finding.location.line)
         end = self._text.find("\n", start)
-        line = self._text[start:end]
-        found = _UNQUOTED.match(line)
-        if found is None or found["value"].startswith(('"', "'")):
+        found = _UNQUOTED.fullmatch(self._text[start:end].rstrip())
+        if found is None or "}}" not in found["value"]:
             return None
         at = start + found.start("value")
         quoted = _quote(found["value"])
@@ -324,6 +321,7 @@ def _correct_property(document: YamlText, finding: Finding, text: str) -> Fix | 
         at = _find_key(document, finding.path, name, meant)
     else:
         at = find_line(text, finding.location.line) + finding.location.column - 1
+    # re: linear - tried at one place, and fixed letters follow
     wanted = re.compile(rf"{_BEFORE_PROPERTY}({re.escape(name)})(?![\w-])")
     found = None if at is None else wanted.match(text, at)
     if found is None:

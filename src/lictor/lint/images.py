@@ -138,6 +138,24 @@ def check_image_policy(spec: Field) -> Iterator[Finding]:
             yield flag("bad-images", notary.path, "certs are missing: nobody could be trusted")
     for attestation in spec["attestations"].each():
         yield from _require_one(attestation, "intoto", "referrer")
+    yield from _check_debug_containers(spec)
+
+
+def _check_debug_containers(spec: Field) -> Iterator[Finding]:
+    """Does a policy about Pods verify what `kubectl debug` adds to them?"""
+    rules = spec["matchConstraints"]["resourceRules"].each()
+    is_about_pods = any("pods" in each.text for rule in rules for each in rule["resources"].each())
+    is_required = spec["validationConfigurations"]["required"].value is not False
+    parts = (*spec["validations"].each(), *spec["variables"].each())
+    texts = " ".join(part["expression"].text for part in parts)
+    if not is_about_pods or is_required or "images.containers" not in texts:
+        return
+    if "ephemeralContainers" not in texts:
+        message = (
+            "debug containers (pods/ephemeralcontainers) are let in unverified: verify "
+            "images.ephemeralContainers too, or set validationConfigurations.required to true"
+        )
+        yield flag("unverified-debug-containers", spec["validations"].path, message)
 
 
 def _require_one(part: Field, *names: str) -> Iterator[Finding]:

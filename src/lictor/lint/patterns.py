@@ -8,7 +8,12 @@ from lictor.errors import CompileError
 from lictor.lang.assertion import compile_assertion
 from lictor.lang.patch import parse_json_patch
 from lictor.lang.pattern import compile_pattern
-from lictor.lang.pattern.anchor import Modifier, parse_anchor
+from lictor.lang.pattern.anchor import (
+    ANCHOR_FORMS,
+    Modifier,
+    is_broken_anchor,
+    parse_anchor,
+)
 from lictor.lint.catalog import flag
 from lictor.lint.cluster_mutations import list_patched
 from lictor.lint.field import Field, list_loops
@@ -88,9 +93,6 @@ def _list_mistakes(operation: Json) -> Iterator[tuple[str, str]]:
         yield '"value" is missing', ""
 
 
-_FORMS = "(key), =(key), X(key), ^(key), <(key) and, in patches, +(key)"
-
-
 def check_patterns(rule: Field) -> Iterator[Finding]:
     """Every pattern of a rule."""
     for body in (rule["validate"], *list_loops(rule["validate"])):
@@ -148,11 +150,8 @@ def _list_anchors(part: Field) -> Iterator[tuple[Field, Modifier]]:
 
 def _check_keys(part: Field) -> Iterator[Finding]:
     for key, item in _list_keys(part):
-        anchor = parse_anchor(key)
-        plain = key if anchor is None else anchor.key
-        # An expression may call functions, and a reference is written with brackets.
-        if ("(" in plain or ")" in plain) and "{{" not in plain and "$(" not in plain:
-            message = f'"{key}" is not an anchor; known are {_FORMS}'
+        if is_broken_anchor(key):
+            message = f'"{key}" is not an anchor; known are {ANCHOR_FORMS}'
             yield flag("bad-pattern", item.path, message)
 
 

@@ -1,288 +1,400 @@
-"""Which rules contradict each other, or say what others say already? Shown with examples."""
+"""Which rules ask for values that exclude each other, or for what another asks for already?"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice, product
+from typing import TypeAlias
 
 import msgspec
 
-from lictor.kubernetes.resource_names import ResourceNames
-from lictor.lint.asking_rules import AskingRule, find_surroundings, list_asking_rules
+from lictor.errors import CompileError
+from lictor.families.registry import PolicyKind
+from lictor.lang.kind_selector import parse_kind_selector
+from lictor.lang.pattern import compile_pattern
+from lictor.lang.pattern.anchor import Modifier, parse_anchor
+from lictor.lang.wildcard import has_wildcard
 from lictor.lint.catalog import flag
 from lictor.lint.cluster_mutations import KeyPath
+from lictor.lint.cluster_requests import enforces
+from lictor.lint.contradictions import contradict, covers_filter
 from lictor.lint.documents import LintObject
-from lictor.lint.example_resources import (
-    ABSENT,
-    Example,
-    Judge,
-    list_controllers,
-    list_inside,
-    list_outside,
-    start_examples,
-)
 from lictor.lint.field import Field
-from lictor.lint.field_constraints import FieldConstraint
-from lictor.lint.rule_matches import KnownKinds
-from lictor.lint.value_sets import ValueSet, are_disjoint, describe_values, is_within
-from lictor.model.finding import Finding, Location
-from lictor.model.request import GroupVersionKind
-from lictor.model.result import Status
-from lictor.report.json_text import render_json
+from lictor.lint.match import CALLERS, list_filters
+from lictor.lint.value_sets import ValueSet, are_disjoint, read_scalar
+from lictor.model.finding import FieldPath, Finding
+from lictor.model.program import Phase
+from lictor.raw import Json
 
-# Of the rules that allow the same at a field, so many are compared with others.
+# Of the rules that ask for the same, so many are compared with others.
 _MOST_ALIKE = 8
-# Different demands on a field of a kind: many more are no policies that somebody has together.
+# Different requirements for a field of a kind: nobody has many more of them together.
 _MOST_DIFFERENT = 64
-# Conflicts that are told of one rule.
-_MOST_TOLD = 3
-_MOST_EXAMPLES = 4
+# Conflicts that are reported of one rule.
+_MOST_REPORTED = 3
 # A folder of policies, resources and values that only tests read.
 _TESTS = ".kyverno-test/"
-# Where a rule cannot tell, nothing passes either.
-_REFUSALS = (Status.FAIL, Status.ERROR)
+# What a classic rule may check; two of the same text check the same.
+_CHECKS = ("pattern", "anyPattern", "deny", "cel")
+_NARROWING = ("name", "selector", "namespaceSelector", "annotations")
+_WRITING = frozenset(("CREATE", "UPDATE"))
+# Anchors that the rest of a pattern depends on.
+_ASKING = (Modifier.CONDITION, Modifier.GLOBAL)
+_AUTOGEN = "pod-policies.kyverno.io/autogen-controllers"
 
 
-class _IndexedConstraint(msgspec.Struct, frozen=True):
-    """A rule, its number in the order of the files, and what it asks of one field."""
+class _Requirement(msgspec.Struct, frozen=True):
+    """The values that a pattern allows at a field."""
 
-    number: int
-    rule: AskingRule
-    constraint: FieldConstraint
+    path: KeyPath
+    # Where it stands, and what is written there.
+    at: Field
+    # None where that is not understood.
+    allowed: ValueSet | None = None
+
+    @property
+    def literal(self) -> bytes:
+        """The same for patterns that ask for the same in the same words."""
+        keys = ["*" if isinstance(key, int) else key for key in self.at.path]
+        # After spec, rules, the number of the rule, validate and pattern.
+        return msgspec.json.encode((keys[5:], self.at.value), order="deterministic")
 
 
-# By kind and path: what is allowed there, and who says so.
-_Index = Mapping[tuple[GroupVersionKind, KeyPath], Mapping[ValueSet, Sequence[_IndexedConstraint]]]
+class _ComparedRule(msgspec.Struct, frozen=True):
+    """A validate rule, or a validation, by itself."""
+
+    item: LintObject
+    # Where it stands in the document, and how messages name it.
+    at: FieldPath
+    title: str
+    # What it checks, as it is written.
+    text: bytes
+    enforces: bool
+    # It refuses less than it says: exceptions, overrides, bindings.
+    is_weakened: bool
+    # What a classic rule matches; nothing for a policy in CEL.
+    filters: tuple[Field, ...]
+    # What leaves out some of that, as it is written: empty where nothing does.
+    limits: tuple[bytes, ...]
+    # What makes rules for controllers of a rule for Pods, as it is written.
+    autogen: bytes
+    requirements: tuple[_Requirement, ...] = ()
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """Of two with the same one, a cluster has only the one that came later."""
+        return (self.item.group, self.item.kind, self.item.namespace, self.item.name)
+
+    @property
+    def kinds(self) -> set[str]:
+        texts = (text for each in self.filters for text in each["resources"]["kinds"].texts)
+        return {parse_kind_selector(text).kind for text in texts}
 
 
-def find_conflicts(items: Sequence[LintObject], names: ResourceNames) -> dict[str, list[Finding]]:
-    """By file, rules that cannot both be kept, and rules that say nothing new."""
+def find_conflicts(items: Sequence[LintObject]) -> dict[str, list[Finding]]:
+    """By file, rules that cannot both be kept, and rules that ask for nothing new."""
     # What tests keep for themselves is never in a cluster together with the rest.
     used = [item for item in items if _TESTS not in item.file.source.replace("\\", "/")]
-    if not _may_meet(used):
-        return {}
-    kinds = KnownKinds(names)
-    rules = list(list_asking_rules(used, find_surroundings(used, kinds)))
-    index = _make_index(rules)
-    judge = Judge(kinds)
+    rules = list(_list_rules(used))
     found: dict[str, list[Finding]] = {}
-    for rule, finding in (*_list_conflicts(index, judge), *_list_subsumed(rules, index, judge)):
+    for rule, finding in (*_list_conflicts(rules), *_list_repetitions(rules)):
         found.setdefault(rule.item.file.source, []).append(rule.item.locate(finding))
     return found
 
 
-def _may_meet(items: Iterable[LintObject]) -> bool:
-    """Are there two rules at all? In editors there mostly are not."""
-    specs = (Field(item.body)["spec"] for item in items if item.policy_kind is not None)
-    rules = (
-        each for spec in specs for name in ("rules", "validations") for each in spec[name].each()
-    )
-    return len(list(islice(rules, 2))) > 1
-
-
-def _make_index(rules: Iterable[AskingRule]) -> _Index:
-    index: dict[tuple[GroupVersionKind, KeyPath], dict[ValueSet, list[_IndexedConstraint]]] = {}
-    for number, rule in enumerate(rules):
-        for constraint in rule.check.constraints:
-            indexed = _IndexedConstraint(number, rule, constraint)
-            for kind in rule.match.kinds:
-                sets = index.setdefault((kind, constraint.path), {})
-                sets.setdefault(constraint.allowed, []).append(indexed)
-    return index
-
-
-def _are_together(one: AskingRule, other: AskingRule) -> bool:
+def _are_together(one: _ComparedRule, other: _ComparedRule) -> bool:
     """Can a cluster have both? Of two policies with the same name, only one."""
     return one.item is other.item or one.identity != other.identity
 
 
-def _locate(rule: AskingRule) -> Location:
-    at = rule.item.document.position(rule.item.prefix + rule.at)
-    return Location(rule.item.file.source, *at)
-
-
-def _name(rule: AskingRule, asking: AskingRule) -> str:
+def _name(rule: _ComparedRule, asking: _ComparedRule) -> str:
     """Another rule, with the file and the line where it stands."""
-    at = _locate(rule)
-    where = f"line {at.line}" if rule.item.file is asking.item.file else f"{at.file}:{at.line}"
-    return f"{rule.title} ({where})"
+    line, _ = rule.item.document.position(rule.item.prefix + rule.at)
+    is_here = rule.item.file is asking.item.file
+    return f"{rule.title} ({f'line {line}' if is_here else f'{rule.item.file.source}:{line}'})"
+
+
+# --- rules
+
+
+def _list_rules(items: Sequence[LintObject]) -> Iterator[_ComparedRule]:
+    excepted, bound = _find_surroundings(items)
+    for item in items:
+        kind = item.policy_kind
+        if kind is None or (kind.phases and Phase.VALIDATE not in kind.phases):
+            continue
+        if kind.has_named_rules:
+            yield from _list_classic(item, is_excepted=item.name in excepted)
+        elif kind.phases == (Phase.VALIDATE,):
+            is_weak = item.name not in bound if kind.is_native else item.name in excepted
+            yield from _list_validations(item, kind, is_weak=is_weak)
+
+
+def _find_surroundings(items: Iterable[LintObject]) -> tuple[set[str], set[str]]:
+    """Policies that have exceptions, and those that a binding makes refuse everywhere."""
+    excepted: set[str] = set()
+    bound: set[str] = set()
+    for item in items:
+        spec = Field(item.body)["spec"]
+        if item.kind.endswith("PolicyException"):
+            excepted.update(each["policyName"].text for each in spec["exceptions"].each())
+            excepted.update(each["name"].text for each in spec["policyRefs"].each())
+        elif item.kind == "ValidatingAdmissionPolicyBinding":
+            refuses = "Deny" in spec["validationActions"].texts
+            if refuses and spec["matchResources"].is_empty:
+                bound.add(spec["policyName"].text)
+    return excepted, bound
+
+
+def _write(*parts: Field) -> bytes:
+    """What is written there, to be compared; empty where nothing is."""
+    if all(part.is_empty for part in parts):
+        return b""
+    return msgspec.json.encode([part.value for part in parts], order="deterministic")
+
+
+def _list_classic(item: LintObject, *, is_excepted: bool) -> Iterator[_ComparedRule]:
+    policy = Field(item.body)
+    spec = policy["spec"]
+    is_limited = any(spec[name].value is False for name in ("background", "admission"))
+    is_weak = is_excepted or is_limited or spec["applyRules"].text == "One"
+    for rule in spec["rules"].each():
+        validate = rule["validate"]
+        checks = [validate[name] for name in _CHECKS]
+        is_one = sum(map(bool, checks)) == 1 and not validate["foreach"]
+        if not is_one or len(list(rule["match"]["all"].each())) > 1:
+            continue
+        overrides = (spec["validationFailureActionOverrides"], validate["failureActionOverrides"])
+        conditions = (rule["preconditions"], rule["celPreconditions"])
+        yield _ComparedRule(
+            item,
+            rule.path,
+            f"rule {rule['name'].text!r} of {item.kind} {item.name}",
+            _write(*checks, rule["context"]),
+            enforces(policy, rule),
+            is_weak or spec["failurePolicy"].text == "Ignore" or bool(_write(*overrides)),
+            tuple(_place(each, item) for each in list_filters(rule["match"])),
+            (
+                _write(rule["exclude"]),
+                _write(*conditions, spec["webhookConfiguration"]["matchConditions"]),
+            ),
+            _write(policy["metadata"]["annotations"][_AUTOGEN]),
+            tuple(_read_pattern(validate["pattern"])),
+        )
+
+
+def _place(each: Field, item: LintObject) -> Field:
+    """A filter of a match, with the namespace that the policy itself is in."""
+    resources = each["resources"].value
+    if not item.namespace or not isinstance(resources, dict):
+        return each
+    inside = {**resources, "namespaces": [item.namespace]}
+    return Field({**each.value, "resources": inside}, each.path)
+
+
+def _list_validations(
+    item: LintObject, kind: PolicyKind, *, is_weak: bool
+) -> Iterator[_ComparedRule]:
+    spec = Field(item.body)["spec"]
+    evaluation = spec["evaluation"]
+    phases = (evaluation[name]["enabled"].value for name in ("admission", "background"))
+    is_weak = is_weak or spec["failurePolicy"].text == "Ignore" or False in phases
+    if spec["paramKind"] or evaluation["mode"].text not in ("", "Kubernetes"):
+        return
+    listed = list(spec["validations"].each())
+    for number, each in enumerate(listed, 1):
+        place = "" if len(listed) == 1 else f"validation {number} of "
+        yield _ComparedRule(
+            item,
+            each.path,
+            f"{place}{item.kind} {item.name}",
+            _write(each["expression"], spec["variables"]),
+            kind.is_native or "Deny" in (spec["validationActions"].texts or ("Deny",)),
+            is_weak,
+            (),
+            (
+                item.kind.encode(),
+                item.namespace.encode(),
+                _write(spec["matchConstraints"], spec["matchConditions"]),
+            ),
+            _write(spec["autogen"]),
+        )
+
+
+# --- patterns
+
+
+def _read_pattern(pattern: Field) -> Iterator[_Requirement]:
+    """What a pattern asks for; nothing where it has conditions."""
+    anchors = (parse_anchor(each.text) for each in pattern.leaves())
+    if pattern.is_object and not any(each and each.modifier in _ASKING for each in anchors):
+        yield from _walk(pattern, (), frozenset())
+
+
+def _walk(at: Field, path: KeyPath, absent: frozenset[int]) -> Iterator[_Requirement]:
+    # Null is a pattern, too.
+    for key in at.value:
+        item = at[key]
+        anchor = parse_anchor(key)
+        name = key if anchor is None else anchor.key
+        inner = (*path, name)
+        may_lack = absent if anchor is None else absent | {len(inner)}
+        if "{{" in name or has_wildcard(name):
+            yield _Requirement(inner, item)
+        elif anchor is None or anchor.modifier is Modifier.EQUALITY:
+            yield from _ask(item, inner, may_lack)
+        elif anchor.modifier is Modifier.NEGATION:
+            yield _Requirement(inner, item, ValueSet((), may_lack))
+        else:
+            yield _Requirement(inner, item)
+
+
+def _ask(item: Field, path: KeyPath, absent: frozenset[int]) -> Iterator[_Requirement]:
+    elements = list(item.each())
+    if item.is_object and item.value:
+        yield from _walk(item, path, absent)
+    elif len(elements) == 1 and elements[0].is_object and elements[0].value:
+        inner = (*path, "*")
+        # An empty list holds nothing that could be wrong; of containers, there is always one.
+        is_filled = path[-2:] == ("spec", "containers")
+        yield from _walk(elements[0], inner, absent if is_filled else absent | {len(inner)})
+    elif item.is_object or item.is_list:
+        yield _Requirement(path, item)
+    else:
+        parts = read_scalar(item.value)
+        missing = absent | {len(path)} if _allows_absence(item.value) else absent
+        yield _Requirement(path, item, None if parts is None else ValueSet(parts, missing))
+
+
+def _allows_absence(pattern: Json) -> bool:
+    try:
+        return compile_pattern({"key": pattern})({}) is None
+    except CompileError:
+        return True
 
 
 # --- two that cannot both be kept
 
+_Asking: TypeAlias = tuple[int, _Requirement]
+# By kind and path: what is allowed there, and the rules that say so.
+_Index: TypeAlias = Mapping[tuple[str, KeyPath], Mapping[ValueSet, Sequence[_Asking]]]
 
-def _list_conflicts(index: _Index, judge: Judge) -> Iterator[tuple[AskingRule, Finding]]:
+
+def _make_index(rules: Iterable[_ComparedRule]) -> _Index:
+    index: dict[tuple[str, KeyPath], dict[ValueSet, list[_Asking]]] = {}
+    for number, rule in enumerate(rules):
+        for each in rule.requirements:
+            if each.allowed is not None:
+                for kind in rule.kinds:
+                    sets = index.setdefault((kind, each.path), {})
+                    sets.setdefault(each.allowed, []).append((number, each))
+    return index
+
+
+def _list_conflicts(rules: Sequence[_ComparedRule]) -> Iterator[tuple[_ComparedRule, Finding]]:
     tried: set[tuple[int, int]] = set()
-    told: dict[int, int] = {}
-    for sets in index.values():
+    reported: dict[int, int] = {}
+    for sets in _make_index(rules).values():
         for first, second in combinations(islice(sets, _MOST_DIFFERENT), 2):
             if not are_disjoint(first, second):
                 continue
             for pair in product(sets[first][:_MOST_ALIKE], sets[second][:_MOST_ALIKE]):
-                one, other = sorted(pair, key=lambda indexed: indexed.number)
-                key = (one.number, other.number)
-                if key in tried or told.get(other.number, 0) >= _MOST_TOLD:
+                (one, theirs), (other, ours) = sorted(pair, key=lambda asking: asking[0])
+                if (one, other) in tried or reported.get(other, 0) >= _MOST_REPORTED:
                     continue
-                tried.add(key)
-                finding = _show_conflict(one, other, judge)
-                if finding is not None:
-                    told[other.number] = told.get(other.number, 0) + 1
-                    yield other.rule, finding
+                tried.add((one, other))
+                if _can_meet(rules[one], rules[other], ours.path):
+                    reported[other] = reported.get(other, 0) + 1
+                    yield rules[other], _report_conflict(rules[one], theirs, rules[other], ours)
 
 
-def _show_conflict(
-    one: _IndexedConstraint, other: _IndexedConstraint, judge: Judge
-) -> Finding | None:
-    if not _are_together(one.rule, other.rule) or one.rule is other.rule:
-        return None
-    if not (_is_plain(one.rule) and _is_plain(other.rule)):
-        return None
-    path = other.constraint.path
-    for start in islice(start_examples(one.rule, other.rule, judge.kinds), _MOST_EXAMPLES):
-        kept = _find_only(other.rule, one, start, judge)
-        lost = _find_only(one.rule, other, start, judge)
-        allowed = (one.constraint.allowed, other.constraint.allowed)
-        values = [ABSENT, *(value for each in allowed for value in list_outside(each))]
-        others = [start.with_value(path, value) for value in values]
-        if kept and lost and all(_is_refused(one.rule, other.rule, e, judge) for e in others):
-            return _tell_conflict(one, other, kept, lost)
-    return None
-
-
-def _is_plain(rule: AskingRule) -> bool:
-    """Is it asked whatever a resource holds?"""
-    conditions = rule.match.conditions
-    return not conditions or (b"request.operation" in conditions and b"object" not in conditions)
-
-
-def _find_only(
-    refusing: AskingRule, passing: _IndexedConstraint, start: Example, judge: Judge
-) -> Example | None:
-    """A resource with a value that one of the rules wants, and the other refuses."""
-    allowed, path = passing.constraint.allowed, passing.constraint.path
-    for example in (start, *(start.with_value(path, value) for value in list_inside(allowed))):
-        is_passed = judge.ask(passing.rule, example) is Status.PASS
-        if is_passed and judge.ask(refusing, example) is Status.FAIL:
-            return example
-    return None
-
-
-def _is_refused(one: AskingRule, other: AskingRule, example: Example, judge: Judge) -> bool:
-    return any(judge.ask(rule, example) in _REFUSALS for rule in (one, other))
-
-
-def _tell_conflict(
-    one: _IndexedConstraint, other: _IndexedConstraint, kept: Example, lost: Example
-) -> Finding:
-    path, ours, theirs = other.constraint.path, other.constraint.allowed, one.constraint.allowed
-    field = _write(path)
-    value = lost.read(path)
-    changed = f"without {field}" if value is ABSENT else f"with {field}: {render_json(value)}"
-    message = (
-        f"no {kept.kind.kind} passes both this and {_name(one.rule, other.rule)}: "
-        f"{field} must be {describe_values(ours)} here, and {describe_values(theirs)} there; "
-        f"for example, this refuses {render_json(kept.resource)}; {changed}, that refuses it"
+def _can_meet(one: _ComparedRule, other: _ComparedRule, path: KeyPath) -> bool:
+    """Are there resources that both are about? In doubt there are none."""
+    return (
+        one is not other
+        and _are_together(one, other)
+        and one.limits == other.limits
+        and not one.limits[-1]
+        and any(_overlap(*pair, path) for pair in product(one.filters, other.filters))
     )
-    return flag("policy-conflict", other.constraint.at or other.rule.at, message)
 
 
-def _write(path: KeyPath) -> str:
-    return ".".join(path).replace(".*", "[]")
+def _overlap(one: Field, other: Field, path: KeyPath) -> bool:
+    first, second = one["resources"], other["resources"]
+    written = [set(each["operations"].texts) or _WRITING for each in (first, second)]
+    if not written[0] & written[1] & _WRITING or contradict(first, second):
+        return False
+    fields = [
+        [*(each["resources"][key] for key in _NARROWING), *(each[key] for key in CALLERS)]
+        for each in (one, other)
+    ]
+    narrow = {_write(*each) for each in fields} - {b""}
+    # Where labels choose, a resource with other labels is not asked about.
+    return not narrow or (len(narrow) == 1 and path[0] != "metadata")
 
 
-# --- one that says nothing new
+def _report_conflict(
+    one: _ComparedRule, theirs: _Requirement, other: _ComparedRule, ours: _Requirement
+) -> Finding:
+    field = ".".join(ours.path).replace(".*", "[]")
+    message = (
+        f"no resource passes both this and {_name(one, other)}: "
+        f"{field} must be {_describe(ours)} here, and {_describe(theirs)} there"
+    )
+    return flag("policy-conflict", ours.at.path, message)
 
 
-def _list_subsumed(
-    rules: Sequence[AskingRule], index: _Index, judge: Judge
-) -> Iterator[tuple[AskingRule, Finding]]:
-    same = _group_texts(rules)
+def _describe(requirement: _Requirement) -> str:
+    allowed = requirement.allowed or ValueSet()
+    written = msgspec.json.encode(requirement.at.value).decode()
+    words = [written] if allowed.parts else []
+    return " or ".join([*words, *(["absent"] if allowed.absent else [])])
+
+
+# --- one that asks for nothing new
+
+
+def _list_repetitions(rules: Sequence[_ComparedRule]) -> Iterator[tuple[_ComparedRule, Finding]]:
+    same: dict[bytes, list[int]] = {}
     for number, rule in enumerate(rules):
-        candidates = (*same.get(rule.text, ()), *_list_stronger(rule, index))
-        seen: set[int] = set()
-        for at in candidates:
-            if at in seen or at == number:
-                continue
-            seen.add(at)
-            finding = _show_subsumed(rules[at], rule, judge, is_first=at < number)
-            if finding is not None:
-                yield rule, finding
+        for key in {rule.text, *(each.literal for each in rule.requirements)}:
+            same.setdefault(key, []).append(number)
+    for number, rule in enumerate(rules):
+        first = [each.literal for each in rule.requirements[:1]]
+        numbers = [at for key in (rule.text, *first) for at in same[key][:_MOST_ALIKE]]
+        for at in dict.fromkeys(numbers):
+            # Of two that ask for the same, the second one is reported.
+            if _repeats(rules[at], rule) and (at < number or not _repeats(rule, rules[at])):
+                yield rule, _report_repetition(rules[at], rule)
                 break
 
 
-def _group_texts(rules: Sequence[AskingRule]) -> dict[bytes, list[int]]:
-    same: dict[bytes, list[int]] = {}
-    for number, rule in enumerate(rules):
-        known = same.setdefault(rule.text, [])
-        if len(known) < _MOST_ALIKE:
-            known.append(number)
-    return same
-
-
-def _list_stronger(rule: AskingRule, index: _Index) -> Iterator[int]:
-    """Rules that ask at least as much of one of the fields."""
-    asked = [each for each in rule.check.constraints if not each.is_implied]
-    if not rule.check.is_complete or not asked:
-        return
-    kind = min(rule.match.kinds, key=lambda kind: (kind.kind, kind.group))
-    sets = index[kind, asked[0].path]
-    for allowed in islice(sets, _MOST_DIFFERENT):
-        if is_within(allowed, asked[0].allowed):
-            yield from (indexed.number for indexed in sets[allowed][:_MOST_ALIKE])
-
-
-def _show_subsumed(
-    strong: AskingRule, weak: AskingRule, judge: Judge, *, is_first: bool
-) -> Finding | None:
-    if not _are_together(strong, weak) or not _subsumes(strong, weak):
-        return None
-    if not is_first and _subsumes(weak, strong):
-        return None  # They say the same: the second one is told of.
-    start = next(start_examples(strong, weak, judge.kinds), None)
-    if start is None:
-        return None
-    tried = list(_list_samples(start, strong, weak))
-    refused = [each for each in tried if judge.ask(weak, each) is Status.FAIL]
-    shown = next((each for each in refused if judge.ask(strong, each) is Status.FAIL), None)
-    if shown is None:
-        return None
-    # Rules about Pods may be asked about those who make Pods, too.
-    made = [each for each in list_controllers(shown) if judge.ask(weak, each) is Status.FAIL]
-    if all(judge.ask(strong, each) in _REFUSALS for each in (*refused, *made)):
-        return _tell_subsumed(strong, weak, shown)
-    return None
-
-
-def _subsumes(strong: AskingRule, weak: AskingRule) -> bool:
-    if strong.is_weakened or (weak.enforces and not strong.enforces):
+def _repeats(strong: _ComparedRule, weak: _ComparedRule) -> bool:
+    """Does one ask for all that the other asks for, of the same resources? In doubt it does not."""
+    if strong is weak or strong.is_weakened or (weak.enforces and not strong.enforces):
         return False
-    if not strong.match.covers(weak.match):
+    if not _are_together(strong, weak) or not _covers(strong, weak):
         return False
     if strong.text == weak.text:
-        return True
-    asked = [each for each in weak.check.constraints if not each.is_implied]
-    return (
-        weak.check.is_complete
-        and bool(asked)
-        and all(any(_asks_more(more, each) for more in strong.check.constraints) for each in asked)
-    )
+        return bool(weak.text)
+    asked = {each.literal for each in weak.requirements}
+    is_known = all(each.allowed is not None for each in weak.requirements)
+    return bool(asked) and is_known and asked <= {each.literal for each in strong.requirements}
 
 
-def _asks_more(more: FieldConstraint, less: FieldConstraint) -> bool:
-    return more.path == less.path and is_within(more.allowed, less.allowed)
+def _covers(strong: _ComparedRule, weak: _ComparedRule) -> bool:
+    if not weak.filters or not strong.filters:
+        is_alike = strong.filters == weak.filters and strong.limits == weak.limits
+        return is_alike and strong.autogen == weak.autogen
+    # Of rules about Pods alone, others about controllers are made.
+    if weak.kinds == {"Pod"} and (strong.kinds, strong.autogen) != (weak.kinds, weak.autogen):
+        return False
+    return all(
+        mine in (b"", theirs) for mine, theirs in zip(strong.limits, weak.limits, strict=True)
+    ) and all(any(covers_filter(one, each) for one in strong.filters) for each in weak.filters)
 
 
-def _list_samples(start: Example, strong: AskingRule, weak: AskingRule) -> Iterator[Example]:
-    """Resources that break one thing each; those that lack something come last."""
-    yield start
-    rules = (weak, strong)
-    asked = [each for rule in rules for each in rule.check.constraints if not each.is_implied]
-    changes = [(each.path, value) for each in asked for value in list_outside(each.allowed)]
-    for path, value in (*changes, *((each.path, ABSENT) for each in asked)):
-        yield start.with_value(path, value)
-
-
-def _tell_subsumed(strong: AskingRule, weak: AskingRule, example: Example) -> Finding:
+def _report_repetition(strong: _ComparedRule, weak: _ComparedRule) -> Finding:
     message = (
-        f"this refuses nothing that {_name(strong, weak)} does not refuse, too: one of them is "
-        f"enough; both refuse, for example, {render_json(example.resource)}"
+        f"this asks for nothing that {_name(strong, weak)} does not ask for, too: "
+        "one of them is enough"
     )
     return flag("policy-subsumed", weak.at, message)

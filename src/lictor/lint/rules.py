@@ -216,7 +216,7 @@ def check_validate(rule: Field) -> Iterator[Finding]:
         yield from _expect_one("bad-validate", loop, _LOOP_CHECKS)
 
 
-_WRAPPED = re.compile(r"\s*\{\{\s*([^{}]*?)\s*\}\}\s*")
+_WRAPPED = re.compile(r"\s*\{\{([^{}]*)\}\}\s*")
 
 
 def _check_list(check: str, loop: Field) -> Iterator[Finding]:
@@ -225,7 +225,7 @@ def _check_list(check: str, loop: Field) -> Iterator[Finding]:
     wrapped = _WRAPPED.fullmatch(loop["list"].text)
     if wrapped is not None:
         message = "the list of a foreach is an expression itself: leave the braces out"
-        yield flag("bad-expression", loop["list"].path, message, wrapped[1])
+        yield flag("bad-expression", loop["list"].path, message, wrapped[1].strip())
 
 
 def _expect_one(check: str, part: Field, names: tuple[str, ...]) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ def lint_texts(
         KnownSchemas(known),
         tuple(item.body for item in items if item.kind == "ClusterRole"),
     )
-    linter.conflicts = find_conflicts(items, linter.resource_names())
+    linter.conflicts = find_conflicts(items)
     findings = [finding for file in files for finding in chooser.keep(linter.lint(file))]
     unchecked = sum(item.is_raw for item in items)
     named = {finding.location.file for finding in findings}

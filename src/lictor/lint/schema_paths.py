@@ -47,8 +47,8 @@ def check_path(part: Field, expression: tuple[str, int], asked: AskedValue) -> l
     return trace.findings
 
 
-_PATH = re.compile(r"[\w.\[\]]*$")
-_LAST_NAME = re.compile(r"(\w+)\.$")
+_PATH = re.compile(r"(?<![\w.\[\]])[\w.\[\]]*$")
+_LAST_NAME = re.compile(r"(?<!\w)(\w+)\.$")
 _STEPS = (NodeKind.SUBEXPRESSION, NodeKind.PIPE)
 _SAME = (NodeKind.CURRENT, NodeKind.IDENTITY)
 # Roots whose fields are told as those of the objects that a rule is about.

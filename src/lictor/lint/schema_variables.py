@@ -1,6 +1,5 @@
 """What do the variables of a rule look like: request, element, target, context entries?"""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Final, TypeAlias
@@ -8,6 +7,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lictor.kubernetes.field_types import ANYTHING, FieldType, find_metadata
+from lictor.lang.template import VARIABLE
 from lictor.lint.expressions import entry_names
 from lictor.lint.field import Field
 from lictor.lint.schema_kinds import FieldTypes, KnownSchemas, RuleSubject
@@ -179,8 +179,7 @@ def _config_map() -> FieldType:
 
 # --- answers of the API server
 
-_FILLED_IN = re.compile(r"\{\{.*?\}\}")
-_VARIABLE = "{{}}"
+_FILLED_IN = "{{}}"
 
 
 class ApiPath(msgspec.Struct, frozen=True):
@@ -199,7 +198,7 @@ class ApiPath(msgspec.Struct, frozen=True):
 
 def parse_api_path(text: str) -> ApiPath | None:
     """`/apis/apps/v1/namespaces/{{ x }}/deployments`; None where it is no path of objects."""
-    path = _FILLED_IN.sub(_VARIABLE, text).partition("?")[0]
+    path = VARIABLE.sub(_FILLED_IN, text).partition("?")[0]
     match path.rstrip("/").split("/"):
         case ["", "api", version, *rest] if rest:
             group = ""

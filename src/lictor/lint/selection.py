@@ -14,7 +14,7 @@ from lictor.lint.documents import LintFile
 from lictor.model.finding import Finding, Location
 
 ALL = "ALL"
-_COMMENT = re.compile(r"(?:^|\s)#\s*lictor:\s*ignore(?P<file>-file)?(?:\[(?P<checks>[^\]]*)\])?")
+_COMMENT = re.compile(r"(?:^|\s)#\s*lictor:\s*ignore(?P<file>-file)?(?:\[(?P<checks>[^\[\]]*)\])?")
 _UNUSED = "unused-ignore"
 
 

@@ -147,7 +147,7 @@ def find_value(node: Node | None, path: Sequence[str | int]) -> Node | None:
 
 # --- moving the entries of a mapping, each with the comments above it and behind it
 
-_COMMENT = re.compile(r"( *)#")
+_COMMENT = re.compile(r"(?<! )( *)#")
 
 
 def move_entries(document: YamlText, mapping: MappingNode, order: Sequence[str]) -> TextEdit | None:

@@ -129,6 +129,7 @@ POD = {"kinds": ["Pod"]}
         (filters({"kinds": ["v1/Pod"]}), filters(POD), ["never-matches"]),
         (filters({"kinds": ["Pod"], "namespaces": ["a"]}), filters({"namespaces": ["*"]}), ["never-matches"]),
         (filters(POD), filters({"namespaces": ["*"]}), []),
+        (filters({"kinds": ["Pod"], "names": ["a-*"]}), filters({"names": ["a-?"]}), []),
         (filters(POD), filters(POD, {"kinds": ["Pod"], "names": ["x"]}, form="all"), []),
         (filters(POD), {"any": [{"resources": POD, "subjects": [{"kind": "User", "name": "a"}]}]}, ["background"]),
         (filters(POD, {"kinds": ["Deployment"]}), filters(POD), ["never-matches"]),
@@ -136,6 +137,7 @@ POD = {"kinds": ["Pod"]}
         (filters(POD, {"kinds": ["*/Pod", "v1/Pod"]}, form="all"), None, []),
         (filters({"kinds": ["Pod"], "names": ["a*"]}, {"kinds": ["Pod"], "names": ["*b"]}, form="all"), None, []),
         (filters({"kinds": ["Pod"], "names": ["a*"]}, {"kinds": ["Pod"], "names": ["b"]}, form="all"), None, ["never-matches"]),
+        (filters({"kinds": ["Pod"], "names": ["a*"]}, {"kinds": ["Pod"], "names": ["b*"]}, form="all"), None, ["never-matches"]),
         (
             filters(
                 {"kinds": ["Pod"], "selector": {"matchLabels": {"a": "x"}}},

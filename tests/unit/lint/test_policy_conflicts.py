@@ -1,7 +1,5 @@
-"""Policies that contradict or repeat each other: what is told is what the engine does."""
+"""Policies that contradict or repeat each other in their literal values."""
 
-import json
-import re
 import time
 
 import pytest
@@ -28,17 +26,17 @@ def classic(name, validate, kinds=("Deployment",), action="Audit", spec=None, **
     return make("kyverno.io/v1", "ClusterPolicy", name, spec)
 
 
+def in_namespace(namespace, policy):
+    metadata = {**policy["metadata"], "namespace": namespace}
+    return {**policy, "kind": "Policy", "metadata": metadata}
+
+
 def make(api_version, kind, name, spec):
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def pattern(**spec):
     return {"pattern": {"spec": spec}}
-
-
-def deny(key, operator, value):
-    condition = {"key": f"{{{{ {key} }}}}", "operator": operator, "value": value}
-    return {"deny": {"conditions": {"any": [condition]}}}
 
 
 def cel(name, *expressions, resources=("apps", "deployments"), operations=("CREATE",), **spec):
@@ -61,43 +59,32 @@ def native(name, *expressions, **fields):
     }
 
 
-REPLICAS = "request.object.spec.replicas"
 MANY = classic("many", pattern(replicas=">=3"))
+SAME = classic("same", pattern(replicas=">=3"))
+DENIED = {
+    "deny": {
+        "conditions": {
+            "any": [
+                {"key": "{{ request.object.spec.replicas }}", "operator": "LessThan", "value": 2}
+            ]
+        }
+    }
+}
 POD = ("Pod",)
-
-
-def judge(policy, resource):
-    engine = lictor.Engine(lictor.parse_policies(policy))
-    return engine.evaluate(resource).results[0].status
-
-
-def read_example(message):
-    """The resource that a message shows."""
-    start = message.index('{"apiVersion"')
-    return json.JSONDecoder().raw_decode(message[start:])[0]
 
 
 CONTRADICTIONS = [
     (MANY, classic("few", pattern(replicas="<=2"))),
-    (MANY, classic("few", pattern(replicas=1))),
-    (MANY, classic("few", deny(REPLICAS, "GreaterThan", 2), kinds=("Deployment", "StatefulSet"))),
-    (MANY, cel("few", "object.spec.replicas < 3")),
-    (MANY, cel("few", "!has(object.spec.replicas) || object.spec.replicas <= 2")),
-    (MANY, cel("few", "has(object.spec.replicas) ? 2 >= object.spec.replicas : true")),
-    (MANY, native("few", "object.spec.replicas in [1, 2]")),
-    (MANY, classic("few", {"cel": {"expressions": [{"expression": "object.spec.replicas == 1"}]}})),
+    (MANY, classic("few", pattern(replicas=1), kinds=("apps/v1/Deployment", "StatefulSet"))),
+    (MANY, classic("few", pattern(replicas="0-2 | 2"))),
     (MANY, classic("none", {"pattern": {"spec": {"X(replicas)": None}}})),
     (
         classic("on", pattern(hostNetwork=True), POD),
         classic("off", pattern(**{"=(hostNetwork)": False}), POD),
     ),
     (
-        classic("on", pattern(securityContext={"runAsUser": ">0"}), POD),
-        classic("off", {"pattern": {"spec": {"X(securityContext)": None}}}, POD),
-    ),
-    (
-        classic("a", {"anyPattern": [pattern(type=each)["pattern"] for each in ("A", "B")]}, ("Service",)),
-        classic("b", pattern(type="C | D"), ("Service",)),
+        classic("a", pattern(type="A | B"), ("Service",)),
+        classic("b", pattern(type="!A & !B"), ("Service",)),
     ),
     (
         classic("a", pattern(containers=[{"image": "here/*"}]), POD),
@@ -109,7 +96,7 @@ CONTRADICTIONS = [
     ),
     (
         classic("a", pattern(replicas=">=3"), resources={"selector": {"matchLabels": {"tier": "web"}}}),
-        classic("b", pattern(replicas="<3"), resources={"namespaceSelector": {"matchLabels": {"env": "dev"}}}),
+        classic("b", pattern(replicas="<3")),
     ),
 ]  # fmt: skip
 
@@ -121,22 +108,19 @@ def test_contradictions_are_found(one, other):
     assert "(1.yaml:" in finding.message
 
 
-@pytest.mark.parametrize(("one", "other"), CONTRADICTIONS[:-1])
-def test_the_example_is_refused_and_so_is_its_repair(one, other):
-    [finding] = find(one, other, check="policy-conflict")
-    resource = read_example(finding.message)
-    assert (judge(one, resource), judge(other, resource)) == ("pass", "fail")
-    with_value = re.search(r"; with ([\w.\[\]]+): (.+), that refuses it$", finding.message)
-    without = re.search(r"; without ([\w.\[\]]+), that refuses it$", finding.message)
-    path = (with_value or without)[1].replace("[]", "").split(".")
-    parent = resource
-    for step in path[:-1]:
-        parent = parent[step][0] if step == "containers" else parent[step]
-    if with_value:
-        parent[path[-1]] = json.loads(with_value[2])
-    else:
-        parent.pop(path[-1])
-    assert (judge(one, resource), judge(other, resource)) == ("fail", "pass")
+@pytest.mark.parametrize(("one", "other"), CONTRADICTIONS[:4])
+@pytest.mark.parametrize("spec", [{}, *({"replicas": number} for number in range(5))])
+def test_the_engine_passes_no_resource_by_both(one, other, spec):
+    resource = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}}
+    engine = lictor.Engine(lictor.parse_policies(one) + lictor.parse_policies(other))
+    results = engine.evaluate({**resource, "spec": {"paused": False, **spec}}).results
+    assert "fail" in [each.status for each in results]
+
+
+def test_the_message_quotes_both_patterns():
+    [finding] = find(MANY, classic("few", pattern(**{"=(replicas)": "<=2"})))
+    wanted = 'spec.replicas must be "<=2" or absent here, and ">=3" there'
+    assert finding.message.endswith(wanted)
 
 
 ONLY_ON_UPDATE = {"resources": {"operations": ["UPDATE"]}}
@@ -155,7 +139,19 @@ LABELLED = {
         (MANY, classic("many", pattern(replicas="<=2"))),  # of the same name: it takes its place
         (MANY, classic("few", pattern(replicas="<=2"), preconditions=LABELLED)),
         (MANY, classic("few", {"pattern": {"spec": {"(paused)": True, "replicas": "<=2"}}})),
-        (classic("a", pattern(replicas=1), **ONLY_ON_UPDATE), cel("b", "object.spec.replicas == 2")),
+        (classic("a", pattern(replicas=1), **ONLY_ON_UPDATE), classic("b", pattern(replicas=2), resources={"operations": ["CREATE", "DELETE"]})),
+        (
+            classic("a", pattern(replicas=1), resources={"operations": ["CREATE", "DELETE"]}),
+            classic("b", pattern(replicas=2), resources={"operations": ["UPDATE", "DELETE"]}),
+        ),
+        (
+            classic("a", pattern(replicas=1), resources={"name": "a"}),
+            classic("b", pattern(replicas=2), resources={"name": "b"}),
+        ),
+        (
+            in_namespace("shop", classic("a", pattern(replicas=1))),
+            in_namespace("data", classic("b", pattern(replicas=2))),
+        ),
         (
             classic("a", pattern(replicas=1), resources={"namespaces": ["a"]}),
             classic("b", pattern(replicas=2), resources={"namespaces": ["b*"]}),
@@ -173,8 +169,6 @@ LABELLED = {
             classic("a", pattern(**{"=(initContainers)": [{"image": "here/*"}]}), POD),
             classic("b", pattern(**{"=(initContainers)": [{"image": "there/*"}]}), POD),
         ),
-        (MANY, cel("few", "object.spec.replicas < 3", failurePolicy="Ignore")),
-        (MANY, cel("few", "object.spec.replicas < int('3')")),
     ],
 )  # fmt: skip
 def test_no_contradiction_is_told(one, other):
@@ -189,35 +183,35 @@ def test_rules_of_one_policy_contradict_each_other():
     assert "rule 'both' of ClusterPolicy both (line " in finding.message
 
 
-SUBSUMED = [
-    (MANY, classic("some", pattern(replicas=">=2"))),
-    (MANY, classic("some", pattern(replicas=">1"), resources={"namespaces": ["shop"]})),
-    (MANY, classic("some", deny(f"{REPLICAS} || `1`", "LessThan", 2))),
-    (MANY, cel("some", "object.spec.replicas > 1", validationActions=["Audit"])),
+REPEATED = [
     (MANY, classic("same", pattern(replicas=">=3"))),
+    (MANY, classic("same", pattern(replicas=">=3"), resources={"namespaces": ["shop"]})),
     (
-        classic("a", pattern(hostNetwork=False, hostPID=False), POD),
-        classic("b", pattern(**{"=(hostNetwork)": "false"}), POD),
+        classic("a", pattern(**{"=(hostNetwork)": False, "=(hostPID)": False}), POD),
+        classic("b", pattern(**{"=(hostNetwork)": False}), POD),
     ),
     (
-        classic("a", pattern(containers=[{"image": "here/*"}]), POD),
-        cel("b", "object.spec.containers.all(c, !c.image.startsWith('there/'))",
-            resources=("", "pods"), validationActions=["Audit"]),
+        classic("a", pattern(containers=[{"image": "here/*", "tty": False}]), POD),
+        classic("b", pattern(containers=[{"image": "here/*"}]), POD),
+    ),
+    (classic("a", DENIED), classic("b", DENIED)),
+    (cel("a", "object.spec.replicas > 1"), cel("b", "object.spec.replicas > 1")),
+    (
+        cel("a", "object.spec.replicas > 1"),
+        cel("b", "object.spec.replicas > 1", validationActions=["Audit"]),
     ),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("strong", "weak"), SUBSUMED)
-def test_what_says_nothing_new_is_found(strong, weak):
+@pytest.mark.parametrize(("strong", "weak"), REPEATED)
+def test_what_asks_for_nothing_new_is_found(strong, weak):
     [finding] = find(strong, weak)
     assert (finding.check, finding.location.file) == ("policy-subsumed", "2.yaml")
-    resource = read_example(finding.message)
-    assert (judge(strong, resource), judge(weak, resource)) == ("fail", "fail")
+    assert "(1.yaml:" in finding.message
 
 
-def test_the_weaker_one_is_told_of_wherever_it_stands():
-    weak = classic("some", pattern(replicas=">=2"))
-    [finding] = find(weak, MANY)
+def test_the_weaker_one_is_reported_wherever_it_stands():
+    [finding] = find(SAME, classic("more", pattern(replicas=">=3", paused=False)))
     assert finding.location.file == "1.yaml"
     assert "(2.yaml:" in finding.message
 
@@ -225,47 +219,57 @@ def test_the_weaker_one_is_told_of_wherever_it_stands():
 @pytest.mark.parametrize(
     ("strong", "weak"),
     [
-        (classic("a", pattern(replicas=">=2")), classic("b", pattern(replicas=">=2", paused=False))),
+        (classic("a", pattern(replicas=">=3")), classic("b", pattern(replicas=">=3", paused=False))),
+        # A variable may be another one there.
+        (
+            classic("a", pattern(replicas="{{ few }}", paused=False), context=[{"name": "few", "variable": {"value": 1}}]),
+            classic("b", pattern(replicas="{{ few }}"), context=[{"name": "few", "variable": {"value": 2}}]),
+        ),
         # One refuses where the other only reports.
-        (MANY, classic("some", pattern(replicas=">=2"), action="Enforce")),
-        (MANY, cel("some", "object.spec.replicas > 1")),
+        (MANY, classic("same", pattern(replicas=">=3"), action="Enforce")),
+        (cel("a", "true", validationActions=["Audit"]), cel("b", "true")),
         # The other is not asked about all of it.
-        (MANY, classic("some", pattern(replicas=">=2"), kinds=("Deployment", "StatefulSet"))),
-        (classic("a", pattern(replicas=3), preconditions=LABELLED), classic("b", pattern(replicas=">2"))),
-        (classic("a", pattern(replicas=3), spec={"background": False}), classic("b", pattern(replicas=">2"))),
+        (MANY, classic("same", pattern(replicas=">=3"), kinds=("Deployment", "StatefulSet"))),
+        (classic("a", pattern(replicas=3), preconditions=LABELLED), classic("b", pattern(replicas=3))),
+        (classic("a", pattern(replicas=3), spec={"background": False}), classic("b", pattern(replicas=3))),
         (
             classic("a", pattern(replicas=3), exclude={"any": [{"resources": {"namespaces": ["x"]}}]}),
-            classic("b", pattern(replicas=">2")),
+            classic("b", pattern(replicas=3)),
         ),
+        (in_namespace("shop", MANY), SAME),
+        (
+            classic("a", pattern(replicas=3), resources={"namespaces": ["shop-?"]}),
+            classic("b", pattern(replicas=3), resources={"namespaces": ["shop-*"]}),
+        ),
+        (cel("a", "true"), cel("b", "true", operations=["CREATE", "UPDATE"])),
         # Those who make Pods are asked about by one of them only.
         (
             classic("a", pattern(hostNetwork=False), ("Pod", "Service")),
-            classic("b", pattern(**{"=(hostNetwork)": "false"}), POD),
+            classic("b", pattern(hostNetwork=False), POD),
         ),
         # A policy of Kubernetes itself refuses nothing without a binding.
-        (native("a", "object.spec.replicas == 3", operations=["*"]), classic("b", pattern(replicas=">2"))),
+        (native("a", "object.spec.replicas == 3"), native("b", "object.spec.replicas == 3")),
     ],
 )  # fmt: skip
-def test_what_says_something_new_is_left_alone(strong, weak):
+def test_what_asks_for_something_new_is_left_alone(strong, weak):
     found = find(strong, weak, check="policy-subsumed")
     assert [each for each in found if each.location.file == "2.yaml"] == []
 
 
 def test_an_exception_makes_a_policy_refuse_less():
-    weak = classic("some", pattern(replicas=">=2"))
     exception = make(
         "kyverno.io/v2",
         "PolicyException",
         "x",
         {"exceptions": [{"policyName": "many", "ruleNames": ["many"]}], "match": {"any": [{"resources": {"kinds": ["Deployment"]}}]}},
     )  # fmt: skip
+    weak = classic("same", pattern(replicas=">=3"), resources={"namespaces": ["shop"]})
     assert find(MANY, weak)
     assert find(MANY, weak, exception) == []
 
 
 def test_a_bound_policy_of_kubernetes_counts():
-    strong = native("three", "object.spec.replicas == 3", operations=["*"])
-    weak = classic("some", pattern(replicas=">2"), resources={"operations": ["CREATE"]})
+    strong, weak = (native(name, "object.spec.replicas == 3") for name in ("three", "same"))
     binding = make(
         "admissionregistration.k8s.io/v1",
         "ValidatingAdmissionPolicyBinding",
