@@ -152,6 +152,13 @@ class Client:
             items += page.get("items") or ()
         return items
 
+    async def count(self, resource: Resource, namespace: str = "") -> int:
+        """How many objects a collection has now."""
+        pages = self.list_pages(resource, namespace, page=1, metadata_only=True)
+        first = await anext(pages)
+        rest = (first.get("metadata") or {}).get("remainingItemCount") or 0
+        return len(first.get("items") or ()) + int(rest)
+
     async def create(self, resource: Resource, body: JsonObject, namespace: str = "") -> JsonObject:
         """Create an object; ConflictError where one of its name exists."""
         where = namespace or _namespace_of(body)

@@ -16,14 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import orjson
 
-from lictor.cluster.helper_process import (
-    Helper,
-    HelperProcess,
-    JobOutcome,
-    Limits,
-    SharedHelper,
-    serve_several,
-)
+from lictor.cluster.helper_lane import JobOutcome, Limits
+from lictor.cluster.helper_process import Helper, HelperProcess, SharedHelper, serve_several
 from lictor.errors import LictorError
 from lictor.raw import JsonObject
 
@@ -44,6 +38,17 @@ class Job(msgspec.Struct, frozen=True):
     exceptions: tuple[JsonObject, ...] = ()
     # Definitions of custom kinds, without their schemas.
     crds: tuple[JsonObject, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        """Whose policy it is; empty for the whole cluster."""
+        return find_namespace(self.policy)
+
+
+def find_namespace(document: JsonObject) -> str:
+    """The namespace of a policy; empty for one of the whole cluster."""
+    metadata = document.get("metadata")
+    return str(metadata.get("namespace") or "") if isinstance(metadata, dict) else ""
 
 
 class TrialResult(msgspec.Struct, frozen=True):
@@ -105,7 +110,8 @@ class Trials:
     async def _try(self, jobs: Sequence[Job], marks: Sequence[bytes]) -> list[TrialResult]:
         try:
             asked = [_TRY + msgspec.msgpack.encode(job) for job in jobs]
-            outcomes = await self._helper.run(asked, self._limits, marks)
+            owners = [job.namespace for job in jobs]
+            outcomes = await self._helper.run(asked, self._limits, marks, owners)
         except OSError as error:
             # Expressions have limits of their own: better without this one than no policies.
             log.exception("policies not tried before they are compiled", exc_info=error)
@@ -116,10 +122,12 @@ class Trials:
                 self._remember(mark, result)
         return results
 
-    async def review(self, data: bytes) -> JobOutcome:
+    async def review(self, data: bytes, namespace: str = "") -> JobOutcome:
         """What the review of this process says of something; OSError where nobody can tell."""
-        limits = msgspec.structs.replace(self._limits, wall_seconds=_REVIEW_SECONDS)
-        (outcome,) = await self._helper.run([_REVIEW + data], limits)
+        limits = msgspec.structs.replace(
+            self._limits, wall_seconds=_REVIEW_SECONDS, most_orders=_MOST_REVIEWS
+        )
+        (outcome,) = await self._helper.run([_REVIEW + data], limits, owners=[namespace])
         return outcome
 
     def close(self) -> None:
@@ -154,6 +162,8 @@ def _pick_metadata(document: JsonObject) -> JsonObject:
 _TRY, _REVIEW = b"t", b"r"
 # Shorter than an API server waits for the answer of a webhook.
 _REVIEW_SECONDS = 7.0
+# Of one namespace, at once: each may take seconds, and nobody waits for more.
+_MOST_REVIEWS = 8
 
 
 def _rehearse() -> None:

@@ -2,11 +2,40 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 # Of namespaces whose policies were compiled; where there are more, all begin anew.
 _MOST_KNOWN = 1024
+
+
+class FairShares:
+    """Who is next: whoever has taken least, of those who wait; what is for all goes first.
+
+    Nobody saves up time by waiting for nothing: who comes anew has taken as much as who is served.
+    """
+
+    def __init__(self) -> None:
+        # Seconds, by namespace.
+        self._taken: dict[str, float] = {}
+        self._least = 0.0
+
+    def choose(self, waiting: Sequence[str]) -> int:
+        """The position of the one that is next."""
+        chosen = min(range(len(waiting)), key=lambda number: self.find(waiting[number]))
+        self._least = max(self._least, self.find(waiting[chosen]))
+        return chosen
+
+    def find(self, namespace: str) -> float:
+        """What counts as taken by a namespace."""
+        return max(self._taken.get(namespace, 0.0), self._least) if namespace else -1.0
+
+    def add(self, namespace: str, seconds: float) -> None:
+        """A namespace has taken so much more."""
+        if len(self._taken) >= _MOST_KNOWN:
+            self._taken.clear()
+        if namespace:
+            self._taken[namespace] = self.find(namespace) + seconds
 
 
 class CompileTurns:
@@ -21,8 +50,7 @@ class CompileTurns:
         self._changed = threading.Condition()
         self._is_taken = False
         self._waiting: list[str] = []
-        # Seconds of the processor, by namespace. What everyone shares goes before all others.
-        self._taken: dict[str, float] = {}
+        self._shares = FairShares()
 
     @contextmanager
     def take(self, namespace: str) -> Iterator[None]:
@@ -43,13 +71,10 @@ class CompileTurns:
     def _may_go(self, namespace: str) -> bool:
         if self._is_taken:
             return False
-        return min(self._waiting, key=lambda each: self._taken.get(each, 0.0)) == namespace
+        return self._waiting[self._shares.choose(self._waiting)] == namespace
 
     def _give_back(self, namespace: str, seconds: float) -> None:
         with self._changed:
             self._is_taken = False
-            if len(self._taken) >= _MOST_KNOWN:
-                self._taken.clear()
-            if namespace:
-                self._taken[namespace] = self._taken.get(namespace, 0.0) + seconds
+            self._shares.add(namespace, seconds)
             self._changed.notify_all()

@@ -13,12 +13,16 @@ from contextlib import asynccontextmanager
 from typing import TypeAlias, TypeVar
 from urllib.parse import quote
 
+import httpcore
 import httpx
 import msgspec
 
 from lictor.cluster.config import ClusterConfig
-from lictor.errors import UnreachableError
+from lictor.errors import UnknownHostError, UnreachableError
+from lictor.http.addresses import find_addresses
 from lictor.http.client import ClientResponse, HttpClient
+from lictor.lang.networks import METADATA
+from lictor.raw import Json
 
 Params: TypeAlias = Mapping[str, str | int]
 Headers: TypeAlias = list[tuple[str, str]]
@@ -225,13 +229,8 @@ def _refuse_password() -> str:
 def _build_http(
     config: ClusterConfig, context: ssl.SSLContext, connections: int | None
 ) -> httpx.AsyncClient:
-    transport = httpx.AsyncHTTPTransport(
-        verify=context,
-        trust_env=False,
-        limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
-        proxy=config.proxy or None,
-        socket_options=list_socket_options(),
-    )
+    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+    transport = build_transport(context, limits, config.proxy or None)
     return httpx.AsyncClient(
         base_url=config.server,
         transport=transport,
@@ -239,6 +238,59 @@ def _build_http(
         headers={"accept": "application/json", "user-agent": "lictor"},
         timeout=TIMEOUT,
     )
+
+
+def build_transport(
+    context: ssl.SSLContext,
+    limits: httpx.Limits,
+    proxy: httpx.Proxy | str | None = None,
+    blocked: tuple[str, ...] = METADATA,
+) -> httpx.AsyncHTTPTransport:
+    """A transport of httpx that connects, also to its proxy, by way of `http.addresses`."""
+    transport = httpx.AsyncHTTPTransport(
+        verify=context,
+        trust_env=False,
+        limits=limits,
+        proxy=proxy,
+        socket_options=list_socket_options(),
+    )
+    # httpx has no argument for this; the tests fail if it moves.
+    pool = transport._pool  # noqa: SLF001
+    pool._network_backend = _CheckedBackend(pool._network_backend, blocked)  # noqa: SLF001
+    return transport
+
+
+class _CheckedBackend(httpcore.AsyncNetworkBackend):
+    """Connects to addresses that were checked, and resolves no name a second time."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkBackend, blocked: tuple[str, ...]) -> None:
+        self._inner = inner
+        self._blocked = blocked
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  (httpcore's signature)
+        local_address: str | None = None,
+        socket_options: Json = None,
+    ) -> httpcore.AsyncNetworkStream:
+        failure: Exception | None = None
+        try:
+            addresses = await find_addresses(host, port, self._blocked)
+        except UnknownHostError as error:
+            raise httpcore.ConnectError(str(error)) from error
+        for address in addresses:
+            try:
+                return await self._inner.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure or httpcore.ConnectError(f"no address of {host}")
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
 
 
 def _build_wire(config: ClusterConfig, context: ssl.SSLContext) -> HttpClient:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -73,12 +73,8 @@ class PreviewScope(msgspec.Struct, frozen=True):
     client: Client
     namespace_labels: Callable[[str], Mapping[str, str]]
     is_filtered: RequestFilter
-    # Where objects are looked for; None: everywhere.
-    namespaces: tuple[str, ...] | None = None
     # How many findings of each sort are listed.
     limit: int = 1000
-    # On the clock of `time.monotonic`: when no more pages are read.
-    ends_at: float = float("inf")
 
 
 class _Engines(msgspec.Struct, frozen=True):
@@ -109,24 +105,11 @@ async def _preview_kind(
         return
     engines = _Engines(Engine(concerned), Engine(_keep_checks(each) for each in concerned))
     preview.kinds += 1
-    everywhere = scope.namespaces is None or not resource.namespaced
-    for namespace in ("",) if everywhere else scope.namespaces or ():
-        try:
-            async for items in _read_pages(resource, namespace, scope, preview):
-                await asyncio.to_thread(_evaluate, items, engines, scope, preview)
-        except ApiError as error:
-            place = f" in {namespace}" if namespace else ""
-            preview.problems.append(f"{resource.plural}{place}: {error}")
-
-
-async def _read_pages(
-    resource: Resource, namespace: str, scope: PreviewScope, preview: PolicyPreview
-) -> AsyncIterator[Sequence[JsonObject]]:
-    async for page in scope.client.list_pages(resource, namespace, page=_PAGE):
-        if time.monotonic() > scope.ends_at:
-            preview.problems.append(f"{resource.plural}: not all were judged in the time there is")
-            return
-        yield page.get("items") or ()
+    try:
+        async for page in scope.client.list_pages(resource, "", page=_PAGE):
+            await asyncio.to_thread(_evaluate, page.get("items") or (), engines, scope, preview)
+    except ApiError as error:
+        preview.problems.append(f"{resource.plural}: {error}")
 
 
 def _keep_rules(program: Program) -> Program:

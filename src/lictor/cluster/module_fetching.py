@@ -198,12 +198,15 @@ class AskedModules:
         self.keys: set[ModuleKey] = set()
         # Was one asked for that may be had later?
         self.has_failed = False
+        # Is there one that there is no module for, now or ever?
+        self.is_missing = False
 
     def load(self, address: str, namespace: str = "") -> "WasmModule":
         """The same as without being watched."""
         self.keys.add((address, namespace, self._server))
         try:
             return self._modules.load(address, namespace, self._server)
-        except LookupFailedError:
-            self.has_failed = True
+        except LictorError as error:
+            self.is_missing = True
+            self.has_failed = self.has_failed or isinstance(error, LookupFailedError)
             raise

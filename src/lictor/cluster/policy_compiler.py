@@ -17,8 +17,9 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cluster.compile_trial import Job, TrialResult, Trials
-from lictor.cluster.compile_turns import CompileTurns
+from lictor.cluster.compile_turns import CompileTurns, FairShares
 from lictor.errors import CompileError, LictorError, NotYetError
+from lictor.evaluations import EVALUATIONS, QUARANTINED, identify
 from lictor.model.program import Case, Check, DeferredCheck, Program
 from lictor.model.result import Result
 
@@ -120,8 +121,6 @@ log = logging.getLogger(__name__)
 _TURNS = CompileTurns()
 _MISTAKE = "this should not have happened ({})"
 _BATCH = 16
-# Where others wait for what has changed, and each may take seconds to try.
-_SMALL_BATCH = 4
 # For another process that compiles a policy over which one has died already.
 _TURN_SECONDS = 10.0
 _LOOK_SECONDS = 0.1
@@ -165,13 +164,16 @@ class PolicyCompiler:
         self._trials = trials
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self.made: dict[str, CompiledPolicy] = {}
+        self._shares = FairShares()
         # How often something came that policies may wait for.
         self._news = 0
 
     def is_current(self, uid: str, mark: str) -> bool:
         """Is this policy prepared as it is, or must it wait for another try?"""
         made = self.made.get(uid)
-        return made is not None and made.mark == mark and time.monotonic() < made.retry_at
+        if made is None or made.mark != mark or time.monotonic() >= made.retry_at:
+            return False
+        return made.reason == QUARANTINED or not EVALUATIONS.holds(identify(f"{uid}:{mark}"))
 
     def find_pause(self) -> float | None:
         """Seconds until a policy that was not compiled is to be tried again; None: no policy is."""
@@ -183,16 +185,36 @@ class PolicyCompiler:
 
         False where the time (by the clock that never goes back) was over before all were made.
         """
-        ordered = _order_fairly(tasks)
-        size = _BATCH if until == float("inf") else _SMALL_BATCH
+        ordered = self._order_fairly(tasks)
+        # Where others wait for what has changed, and each may take seconds to try: one by one.
+        size = _BATCH if until == float("inf") else 1
         for start in range(0, len(ordered), size):
             if start and time.monotonic() > until:
                 return False
-            batch = ordered[start : start + size]
+            batch, began = ordered[start : start + size], time.monotonic()
             results = await self._trials.try_policies([task.job for task in batch])
             for task, result in zip(batch, results, strict=True):
                 self.made[task.uid] = await self._prepare_one(task, result)
+            for namespace in {task.job.namespace for task in batch}:
+                self._shares.add(namespace, time.monotonic() - began)
         return True
+
+    def _order_fairly(self, tasks: Sequence[CompileTask]) -> list[CompileTask]:
+        """Those of the whole cluster, then one of each namespace, then another: who has many waits
+        for others. Those over which a process has died come last.
+        """
+        namespaces = [task.job.namespace for task in tasks]
+        if namespaces:
+            self._shares.choose(namespaces)
+        seen: Counter[str] = Counter()
+        ranks: list[tuple[bool, int, float]] = []
+        for task, namespace in zip(tasks, namespaces, strict=True):
+            seen[namespace] += 1
+            rank = seen[namespace] if namespace else 0
+            # Who took long in the last round comes later in this one.
+            taken = self._shares.find(namespace)
+            ranks.append((LEDGER.has_deaths(task.identity), rank, taken))
+        return [tasks[number] for number in sorted(range(len(tasks)), key=ranks.__getitem__)]
 
     def keep(self, uids: set[str]) -> None:
         """Forget all others."""
@@ -200,6 +222,8 @@ class PolicyCompiler:
             del self.made[gone]
 
     async def _prepare_one(self, task: CompileTask, result: TrialResult) -> CompiledPolicy:
+        if EVALUATIONS.holds(identify(task.identity)):
+            return _refuse(task, QUARANTINED, float("inf"))
         reason, pause = result.reason, LONGEST_PAUSE
         if not reason:
             await _wait_for_turn(task.identity)
@@ -248,24 +272,12 @@ class PolicyCompiler:
                 self.made[uid] = replace(made, retry_at=0.0)
 
 
-def _order_fairly(tasks: Sequence[CompileTask]) -> list[CompileTask]:
-    """One of each namespace, then another: who has many waits for others. Those over which a
-    process has died come last.
-    """
-    seen: Counter[str] = Counter()
-    ranked: list[tuple[bool, int, CompileTask]] = []
-    for task in tasks:
-        namespace = str((task.job.policy.get("metadata") or {}).get("namespace") or "")
-        ranked.append((LEDGER.has_deaths(task.identity), seen[namespace], task))
-        seen[namespace] += 1
-    return [task for *_, task in sorted(ranked, key=lambda each: each[:2])]
-
-
 def _note_later(program: Program, identity: str) -> Program:
-    """The same program; also while it compiles the rest, the ledger tells that."""
+    """The same program; also while it compiles the rest, or runs, a ledger tells that."""
     namespace = program.policy.namespace
     return replace(
         program,
+        identity=identify(identity),
         rules=tuple(
             replace(
                 rule,

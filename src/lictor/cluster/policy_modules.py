@@ -18,6 +18,8 @@ class _Fault(msgspec.Struct, frozen=True):
 
     reason: str
     may_pass: bool
+    # Does the module run, and refuse its settings?
+    is_in_settings: bool = False
 
 
 class PolicyModules:
@@ -37,6 +39,11 @@ class PolicyModules:
         fault = self._faults.get(uid)
         return fault.reason if fault is not None else ""
 
+    def has_invalid_settings(self, uid: str) -> bool:
+        """Are the settings of a policy what its module does not take?"""
+        fault = self._faults.get(uid)
+        return fault is not None and fault.is_in_settings
+
     def refuse(self, uid: str, reason: str) -> None:
         """Note that the server of a policy cannot run it."""
         self._faults[uid] = _Fault(reason, may_pass=False)
@@ -47,8 +54,10 @@ class PolicyModules:
 
     def prepare(self, uid: str, programs: tuple[Program, ...], modules: AskedModules) -> None:
         """Open what policies in Wasm run: not while a request waits for it."""
+        has_run = False
         try:
             told = [program.prepare() for program in programs if program.prepare is not None]
+            has_run = not modules.is_missing
         except NotYetError:
             raise
         except LictorError as error:
@@ -57,7 +66,8 @@ class PolicyModules:
             self._asked[uid] = modules.keys
         fault = next(filter(None, told), "")
         if fault:
-            self._faults[uid] = _Fault(fault, may_pass=modules.has_failed)
+            may_pass = modules.has_failed
+            self._faults[uid] = _Fault(fault, may_pass=may_pass, is_in_settings=has_run)
         else:
             self._faults.pop(uid, None)
 

@@ -3,7 +3,7 @@
 import os
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -12,17 +12,12 @@ import orjson
 from lictor.cluster.flags import Flags
 from lictor.cluster.resource import SECRET
 from lictor.errors import ApiError, LookupFailedError, NotFoundError, UsageError
-from lictor.lang.cel.host import BLOCKED_HOSTS, BLOCKED_NETWORKS
+from lictor.http.addresses import AddressRules
+from lictor.lang.networks import INSIDE, LOOPBACK, METADATA
 from lictor.raw import Json, JsonObject
 from lictor.registry.credentials import CredentialSources
-from lictor.registry.settings import (
-    LINK_LOCAL,
-    LOOPBACK,
-    AddressRules,
-    RegistrySettings,
-    parse_mirrors,
-    split_list,
-)
+from lictor.registry.repository_name import Repository
+from lictor.registry.settings import RegistrySettings, parse_mirrors, split_list
 from lictor.registry.trust_roots import check_mirror
 
 PROVIDERS = ("default", "google", "amazon", "azure", "github")
@@ -38,13 +33,15 @@ def read_registry_settings(flags: Flags, *, in_pod: bool | None = None) -> Regis
     if flags.registry_ca and not os.path.isfile(flags.registry_ca):
         raise UsageError(f"--registryCA: {flags.registry_ca} is no file")
     mirror, root = _read_trust(flags)
+    mirrors = parse_mirrors(flags.registry_mirrors, "--registryMirrors")
+    in_pod = _POD_VARIABLE in os.environ if in_pod is None else in_pod
     return RegistrySettings(
         trust_mirror=mirror,
         trust_root=root,
         ca_file=flags.registry_ca,
         insecure=frozenset(insecure),
-        mirrors=parse_mirrors(flags.registry_mirrors, "--registryMirrors"),
-        addresses=_read_addresses(flags, _POD_VARIABLE in os.environ if in_pod is None else in_pod),
+        mirrors=mirrors,
+        addresses=_read_addresses(flags, (mirror for _, mirror in mirrors), in_pod=in_pod),
     )
 
 
@@ -64,18 +61,21 @@ def _read_trust(flags: Flags) -> tuple[str, bytes]:
     return mirror, root
 
 
-def _read_addresses(flags: Flags, in_pod: bool) -> AddressRules:  # noqa: FBT001  (one caller)
+def _read_addresses(flags: Flags, mirrors: Iterable[Repository], *, in_pod: bool) -> AddressRules:
     blocked = tuple(split_list(flags.registry_blocklist))
     for entry in blocked:
         if "/" in entry:
             _check_network(entry)
-    # Outside of a Pod the machine is somebody's own, and so is what listens on it.
-    usual = LINK_LOCAL + BLOCKED_HOSTS + (LOOPBACK if in_pod else ())
-    inside = tuple(network for network in BLOCKED_NETWORKS if in_pod or network not in LOOPBACK)
+    named = (flags.registry_allowlist, flags.insecure_registries)
+    # Outside of a Pod the machine is its user's own, and so is what listens on it.
+    for_objects = tuple(entry for entry in INSIDE if in_pod or entry not in LOOPBACK)
     return AddressRules(
-        blocked=blocked or usual,
-        blocked_in_namespaces=inside,
-        allowed=frozenset(_read_registries(flags.registry_allowlist)),
+        blocked=METADATA + blocked,
+        blocked_for_objects=for_objects,
+        allowed=frozenset(
+            [each for text in named for each in _read_registries(text)]
+            + [mirror.registry for mirror in mirrors]
+        ),
     )
 
 

@@ -27,8 +27,11 @@ _OWN_KINDS = frozenset({
 _MAX_KINDS = 4096
 
 
-def build_filter(settings: Settings, *, skip_resource_filters: bool = False) -> RequestFilter:
-    """Is this request exempt, for who asks or for what it is about?"""
+def build_filter(
+    settings: Settings, *, skip_resource_filters: bool = False, own_accounts: str = ""
+) -> RequestFilter:
+    """Is this request exempt, for its caller or for what it is about?"""
+    # Events and reports of lictor's own service accounts (by prefix) are exempt.
     is_excluded = _build_caller_test(settings)
     if skip_resource_filters:
         settings = msgspec.structs.replace(settings, resource_filters=())
@@ -41,6 +44,8 @@ def build_filter(settings: Settings, *, skip_resource_filters: bool = False) -> 
             return True
         kind = request.kind
         if kind.kind in _OWN_KINDS:
+            return True
+        if own_accounts and kind.is_bookkeeping and _is_own(caller, own_accounts):
             return True
         admission = request.admission
         if admission is None:
@@ -61,6 +66,10 @@ def build_filter(settings: Settings, *, skip_resource_filters: bool = False) -> 
         )
 
     return is_left_alone
+
+
+def _is_own(caller: Caller | None, own_accounts: str) -> bool:
+    return caller is not None and caller.username.startswith(own_accounts)
 
 
 def build_resource_filter(settings: Settings) -> ResourceFilterTest:

@@ -61,7 +61,8 @@ def _route_alone(policy: StoredPolicy) -> Route:
 @cache
 def _list_prefixes() -> tuple[str, ...]:
     kinds = (kind.path for kind in registry().kinds if kind.path is not None)
-    return tuple(f"{path.policy_prefix}-" for path in kinds if path.per_policy)
+    prefixes = [path.policy_prefix for path in kinds if path.per_policy]
+    return tuple(f"{prefix}{separator}" for prefix in prefixes for separator in "-.")
 
 
 def is_unique_name(text: str) -> bool:

@@ -129,10 +129,6 @@ class ClusterModules(msgspec.Struct, frozen=True):
         sources = build_module_sources(server.insecure, dict(server.authorities), where)
         trust = self._read_key(server.trust_config, _TRUST_KEY)
         verification = self._read_key(server.verification_config, _VERIFICATION_KEY)
-        rules = settings.network.addresses
-        # Who writes a PolicyServer may name hosts inside the cluster: its Pods ask them as well.
-        hosts = sources.insecure.union(host for host, _ in sources.authorities)
-        addresses = msgspec.structs.replace(rules, allowed=rules.allowed | hosts)
         return msgspec.structs.replace(
             settings,
             sources=sources,
@@ -143,9 +139,7 @@ class ClusterModules(msgspec.Struct, frozen=True):
             if trust is None
             else parse_trust_config(trust, f"ConfigMap {server.trust_config}"),
             # Who may do without TLS is the server's to say.
-            network=msgspec.structs.replace(
-                settings.network, addresses=addresses, insecure=frozenset()
-            ),
+            network=msgspec.structs.replace(settings.network, insecure=frozenset()),
             # What one server was allowed to fetch must not serve another from a folder of both.
             keeps_modules=False,
         )

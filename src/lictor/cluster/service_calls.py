@@ -7,20 +7,23 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_network
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import urljoin
 
 import httpx
 import msgspec
 import orjson
 
+from lictor.cluster.connection import build_transport
 from lictor.cluster.flags import Flags
 from lictor.errors import LictorError, LookupFailedError, UsageError
-from lictor.http.addresses import list_meanings, resolve
-from lictor.lang.cel.host import BLOCKED_HOSTS, BLOCKED_NETWORKS
-from lictor.lang.cel.library.http import check_url, find_blocked_network
+from lictor.http.addresses import check_host
+from lictor.lang.cel.library.http import check_url
+from lictor.lang.networks import BLOCKED_HOSTS, BLOCKED_NETWORKS, INSIDE, METADATA
 from lictor.lang.url import parse_url
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits
 from lictor.raw import Json
+from lictor.registry.dialing import Proxy, ProxyChoice
 
 
 def read_http_limits(flags: Flags) -> HttpLimits:
@@ -67,6 +70,10 @@ _TOKEN_VARIABLE = "KYVERNO_SCOPED_TOKEN_PATH"  # noqa: S105
 _TOKEN_PATH = "/var/run/secrets/kyverno/apicall/token"  # noqa: S105
 
 
+# What is blocked, the authorities that the policy trusts, and the proxy.
+_ClientKey: TypeAlias = tuple[tuple[str, ...], str, Proxy | None]
+
+
 class _Step(msgspec.Struct, frozen=True):
     """One request of a call: the first, or where a redirect leads."""
 
@@ -85,8 +92,7 @@ class ServiceCaller:
         self._allowed = limits.allowed
         self._most_bytes = most_bytes
         self._seconds = seconds
-        # By whether guarded, and the authorities that the policy trusts.
-        self._clients: OrderedDict[tuple[bool, str], httpx.AsyncClient] = OrderedDict()
+        self._clients: OrderedDict[_ClientKey, httpx.AsyncClient] = OrderedDict()
 
     async def close(self) -> None:
         for client in self._clients.values():
@@ -98,8 +104,8 @@ class ServiceCaller:
         if call.guarded:
             return HttpAnswer(status, _read_json_or_none(content))
         if not 200 <= status < 300:
-            said = content[:1000].decode(errors="replace")
-            raise LookupFailedError(f"HTTP {status} {reason}: {said}")
+            # Without the body, which whoever reads the message may have no right to see.
+            raise LookupFailedError(f"HTTP {status} {reason}")
         try:
             return orjson.loads(content)
         except orjson.JSONDecodeError as error:
@@ -119,17 +125,21 @@ class ServiceCaller:
             raise LookupFailedError(
                 f"{call.service_url} gave no answer within {self._seconds:g} s"
             ) from None
+        except LookupFailedError:
+            raise
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise LookupFailedError(f"{type(error).__name__} {error}".strip()) from error
         raise LookupFailedError(f"stopped after {_MOST_REDIRECTS} redirects")
 
     async def _take(self, step: _Step, call: ApiCall) -> tuple[int, str, bytes, httpx.URL | None]:
-        client = self._client(call)
+        blocked, proxy = self._list_blocked(step.url, call), self._find_proxy(step.url, call)
+        if call.guarded:
+            self._check_text(step.url, self._blocked)
+        check_host(step.url.host, blocked)
+        client = self._client((blocked, call.ca_bundle, proxy))
         request = client.build_request(
             step.method, step.url, headers=dict(step.headers), content=step.content
         )
-        if call.guarded:
-            await self._guard(request)
         response = await client.send(request, stream=True)
         try:
             target = _find_target(step.url, response)
@@ -138,34 +148,37 @@ class ServiceCaller:
         finally:
             await response.aclose()
 
-    async def _guard(self, request: httpx.Request) -> None:
-        """Refuse what is inside; else connect to the very address that was looked at.
-
-        A name may lead elsewhere when it is asked for the second time.
-        """
-        url = request.url
+    def _check_text(self, url: httpx.URL, blocked: tuple[str, ...]) -> None:
+        """Refuse a URL that the limits do not permit, before its name is resolved."""
         try:
-            check_url(str(url), self._blocked, self._allowed)
+            check_url(str(url), blocked, self._allowed)
         except LictorError as error:
             raise LookupFailedError(str(error).removeprefix("request failed: ")) from error
         if self._allowed and ".." in url.path.split("/"):
             # `%2e%2e` inside an allowed path leads out of it where the server reads it.
             raise LookupFailedError(f'URL "{url}" is not permitted: no matching allowlist entry')
-        port = url.port or (443 if url.scheme == "https" else 80)
-        addresses = await resolve(url.host, port)
-        for address in addresses:
-            self._check_address(url, address)
-        request.extensions = {**request.extensions, "sni_hostname": url.host}
-        request.url = url.copy_with(host=addresses[0])
 
-    def _check_address(self, url: httpx.URL, address: str) -> None:
-        for meant in list_meanings(address):
-            network = find_blocked_network(meant, self._blocked)
-            if network:
-                raise LookupFailedError(
-                    f"connection to {url.host} blocked: "
-                    f"resolved IP {address} falls in blocked range {network}"
-                )
+    def _list_blocked(self, url: httpx.URL, call: ApiCall) -> tuple[str, ...]:
+        if call.guarded:
+            return METADATA + self._blocked
+        is_open = call.is_chosen_by_object and not self._is_allowed(url)
+        return METADATA + INSIDE if is_open else METADATA
+
+    def _is_allowed(self, url: httpx.URL) -> bool:
+        """Did an administrator name it?"""
+        try:
+            self._check_text(url, ())
+        except LookupFailedError:
+            return False
+        return bool(self._allowed)
+
+    def _find_proxy(self, url: httpx.URL, call: ApiCall) -> Proxy | None:
+        # A proxy resolves names by itself: only an administrator's calls may go through one.
+        if call.guarded or call.is_chosen_by_object:
+            return None
+        is_secure = url.scheme == "https"
+        port = url.port or (443 if is_secure else 80)
+        return ProxyChoice(os.environ).find(url.host, port, is_secure=is_secure)
 
     async def _read(self, response: httpx.Response) -> bytes:
         parts: list[bytes] = []
@@ -180,30 +193,35 @@ class ServiceCaller:
             parts.append(part)
         return b"".join(parts)
 
-    def _client(self, call: ApiCall) -> httpx.AsyncClient:
-        key = (call.guarded, call.ca_bundle)
+    def _client(self, key: _ClientKey) -> httpx.AsyncClient:
         found = self._clients.get(key)
         if found is None:
             if len(self._clients) >= _MOST_BUNDLES:
                 # Not closed: a call may be under way. Its connections end with it.
                 self._clients.popitem(last=False)
-            found = self._clients[key] = _build_client(call.ca_bundle, guarded=call.guarded)
+            found = self._clients[key] = _build_client(*key)
         self._clients.move_to_end(key)
         return found
 
 
-def _build_client(ca_bundle: str, *, guarded: bool) -> httpx.AsyncClient:
+def _build_client(
+    blocked: tuple[str, ...], ca_bundle: str, proxy: Proxy | None
+) -> httpx.AsyncClient:
     try:
         context = ssl.create_default_context(cadata=ca_bundle or None)
     except ssl.SSLError as error:
         raise LookupFailedError("failed to parse PEM CA bundle for APICall") from error
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    way = None
+    if proxy is not None:
+        headers = {"proxy-authorization": proxy.authorization} if proxy.authorization else {}
+        way = httpx.Proxy(
+            str(httpx.URL(scheme="http", host=proxy.host, port=proxy.port)), headers=headers
+        )
+    limits = httpx.Limits(max_connections=64, max_keepalive_connections=16)
     return httpx.AsyncClient(
-        verify=context,
-        # A proxy resolves names by itself: a guarded call must not go through one. Nor may it
-        # share a connection, as two hosts may have one address.
-        trust_env=not guarded,
-        limits=httpx.Limits(max_connections=64, max_keepalive_connections=0 if guarded else 16),
+        transport=build_transport(context, limits, way, blocked),
+        trust_env=False,
         timeout=None,  # noqa: S113  (the whole call has a limit, with all its redirects)
         headers={"user-agent": "lictor"},
     )

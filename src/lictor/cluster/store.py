@@ -24,6 +24,7 @@ from lictor.cluster.stored_exceptions import StoredExceptions
 from lictor.cluster.stored_policy import StoredPolicy, keep_policy, read_policy
 from lictor.errors import CompileError, NotYetError
 from lictor.evaluate.verify_images.outcome_cache import OutcomeCache, OutcomeCacheSettings
+from lictor.evaluations import EVALUATIONS
 from lictor.families.registry import Role, registry
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lang.duration import NANOSECONDS, parse_duration
@@ -47,6 +48,8 @@ _QUIET = 0.05
 # While changes keep coming, no more of the thread than this goes into looking through all policies.
 _SHARE = 0.05
 _LONGEST_QUIET = 1.0
+# Between two looks for policies of which other processes have died.
+_LOOK_SECONDS = 0.25
 # Seconds after which what was prepared is told, though more has changed.
 _LONGEST_ROUND = 3.0
 
@@ -130,6 +133,16 @@ class PolicyStore:
             for cache in self.caches:
                 group.create_task(cache.run())
             group.create_task(self._notify())
+            group.create_task(self._follow_quarantine())
+
+    async def _follow_quarantine(self) -> None:
+        """Another process may have died of a policy that this one still evaluates."""
+        known = EVALUATIONS.count
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if known != EVALUATIONS.count:
+                known = EVALUATIONS.count
+                self._wake.set()
 
     async def wait(self) -> None:
         """Until everything has been read for the first time."""
@@ -193,6 +206,10 @@ class PolicyStore:
             return made.reason
         return self._modules.find_fault(policy.uid)
 
+    def has_invalid_settings(self, policy: StoredPolicy) -> bool:
+        """Does the policy refuse everything until its author changes its settings?"""
+        return self._modules.has_invalid_settings(policy.uid)
+
     async def _prepare(self, compiler: PolicyCompiler) -> None:
         """Read and compile what has changed; until then everyone sees the state before."""
         # A large policy takes seconds to read.
@@ -254,6 +271,15 @@ class PolicyStore:
             compile=lambda: self._compile(policy, exceptions, names, server),
             fail=fail,
         )
+
+    @property
+    def can_lag(self) -> bool:
+        """Can there be exceptions that no watch has reported yet?"""
+        return bool(self._exceptions.caches)
+
+    async def catch_up(self) -> bool:
+        """Wait for exceptions that no watch has reported yet; were there any?"""
+        return await self._exceptions.catch_up()
 
     @property
     def exceptions(self) -> StoredExceptions:

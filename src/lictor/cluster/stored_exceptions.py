@@ -6,7 +6,9 @@ They are kept as the text that came, and read as records where there is a policy
 
 import asyncio
 import sys
+import time
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TypeAlias
 
 import msgspec
@@ -17,6 +19,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.flags import Flags
 from lictor.cluster.resource import Resource, find_resource
 from lictor.cluster.stored_policy import StoredPolicy
+from lictor.errors import ApiError
 from lictor.families.registry import PolicyKind, Role, registry, resolve
 from lictor.load.policies import load_documents
 from lictor.model.metadata import PolicyRecord
@@ -28,6 +31,9 @@ _KEPT = ("namespace", "name", "uid", "resourceVersion")
 _PACKED = "packed"
 # Where a family does not tell which policies an exception names, every policy is compared.
 _ANY = ""
+# Seconds between two looks at how many exceptions exist, and for how long new ones are waited for.
+_COUNT_PAUSE = 0.1
+_MISSING_SECONDS = 1.0
 
 
 def list_exception_resources() -> tuple[Resource, ...]:
@@ -57,6 +63,11 @@ class StoredExceptions:
         self._records: dict[_Place, tuple[JsonObject, PolicyRecord]] = {}
         # By kind, where someone asks for all of them.
         self._listed: dict[Resource, tuple[int, tuple[PolicyRecord, ...]]] = {}
+        self._client = client
+        self._changed = asyncio.Event()
+        self._counting = asyncio.Lock()
+        self._counted_at = 0.0
+        self._was_behind = False
         for cache in self.caches:
             cache.listen(self._note_change)
 
@@ -88,6 +99,35 @@ class StoredExceptions:
             revision, items = self.revision, self._list_items()
             entries = await asyncio.to_thread(_read_new, items, self._entries)
             self._take(entries, revision)
+
+    async def catch_up(self) -> bool:
+        """Wait for exceptions that exist and that no watch has reported yet; were there any?
+
+        Callers that wait at the same time share the next look at the API server.
+        """
+        asked_at = time.monotonic()
+        async with self._counting:
+            if self._counted_at <= asked_at:
+                await asyncio.sleep(_COUNT_PAUSE - (time.monotonic() - self._counted_at))
+                self._counted_at = time.monotonic()
+                behind = await asyncio.gather(*map(self._wait_for_missing, self.caches))
+                self._was_behind = any(behind)
+            return self._was_behind
+
+    async def _wait_for_missing(self, cache: Cache) -> bool:
+        try:
+            number = await self._client.count(cache.resource, cache.namespace)
+        except ApiError:
+            # The verdict stands as it is; the watch reports why exceptions cannot be read.
+            return False
+        if number <= len(cache):
+            return False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MISSING_SECONDS):
+                while len(cache) < number:
+                    self._changed.clear()
+                    await self._changed.wait()
+        return True
 
     def _find(self, policy: StoredPolicy) -> Iterator[tuple[JsonObject, PolicyRecord]]:
         for item, record in self._find_candidates(policy):
@@ -137,6 +177,7 @@ class StoredExceptions:
 
     def _note_change(self, _: Change) -> None:
         self.revision += 1
+        self._changed.set()
 
 
 def _watch(client: Client, flags: Flags) -> dict[Resource, Cache]:

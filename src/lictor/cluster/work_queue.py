@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
+from lictor.cluster.compile_turns import FairShares
 from lictor.errors import LictorError
 
 log = logging.getLogger(__name__)
@@ -88,8 +89,55 @@ class DueQueue(Generic[Item]):
             self._push(item, due)
 
 
+class _FairQueue(Generic[Item]):
+    """A queue for each owner; of items that are due, one of the owner that took least is next."""
+
+    def __init__(self, owner: Callable[[Item], str]) -> None:
+        self._owner = owner
+        self._queues: dict[str, DueQueue[Item]] = {}
+        self._shares = FairShares()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def put(self, item: Item, due: float) -> None:
+        self._queues.setdefault(self._owner(item), DueQueue()).put(item, due)
+
+    def find(self, item: Item) -> float | None:
+        queue = self._queues.get(self._owner(item))
+        return None if queue is None else queue.find(item)
+
+    def keep(self, items: set[Item]) -> None:
+        for queue in self._queues.values():
+            queue.drop_where(lambda item: item not in items)
+
+    @property
+    def next_due(self) -> float | None:
+        found = [due for queue in self._queues.values() if (due := queue.next_due) is not None]
+        return min(found, default=None)
+
+    def take(self, now: float) -> Item | None:
+        """The item that is next; None where none is due."""
+        self._queues = {owner: queue for owner, queue in self._queues.items() if queue}
+        ready = [
+            owner
+            for owner, queue in self._queues.items()
+            if (due := queue.next_due) is not None and due <= now
+        ]
+        if not ready:
+            return None
+        (item,) = self._queues[ready[self._shares.choose(ready)]].take(now, 1)
+        return item
+
+    def count(self, item: Item, seconds: float) -> None:
+        """Work on an item took so long."""
+        self._shares.add(self._owner(item), seconds)
+
+
 class WorkQueue(Generic[Item]):
     """Reconciles items with a fixed number of workers; no item is worked on twice at a time.
+
+    `owner` tells whose an item is (a namespace): who has many does not hold up others.
 
     `reconcile` returns True where an item is done, a number of seconds after which to reconcile it
     again, or False (or raises) where it failed. Pauses after failures grow from the first to the
@@ -105,13 +153,15 @@ class WorkQueue(Generic[Item]):
         workers: int = 2,
         pauses: tuple[float, float] = (0.1, 30.0),
         waits_after_failure: bool = False,
+        owner: Callable[[Item], str] = lambda _: "",
     ) -> None:
         self._name = name
         self._reconcile = reconcile
         self._workers = max(workers, 1)
         self._pauses = pauses
         self._waits_after_failure = waits_after_failure
-        self._waiting: DueQueue[Item] = DueQueue()
+        self._owner = owner
+        self._waiting = _FairQueue(owner)
         self._busy: set[Item] = set()
         # Added while they were worked on: when they are due again.
         self._again: dict[Item, float] = {}
@@ -132,7 +182,7 @@ class WorkQueue(Generic[Item]):
 
     def keep(self, items: set[Item]) -> None:
         """Forget all items but these."""
-        self._waiting.drop_where(lambda item: item not in items)
+        self._waiting.keep(items)
         self._failures = {item: times for item, times in self._failures.items() if item in items}
 
     async def run(self) -> None:
@@ -142,7 +192,7 @@ class WorkQueue(Generic[Item]):
                 for _ in range(self._workers):
                     group.create_task(self._work())
         finally:
-            self._waiting = DueQueue()
+            self._waiting = _FairQueue(self._owner)
             for known in (self._busy, self._again, self._failures):
                 known.clear()
 
@@ -150,21 +200,23 @@ class WorkQueue(Generic[Item]):
         while True:
             item = await self._take()
             self._busy.add(item)
+            began = time.monotonic()
             try:
                 outcome = await self._try(item)
             finally:
                 self._busy.discard(item)
+                self._waiting.count(item, time.monotonic() - began)
             self._settle(item, outcome)
 
     async def _take(self) -> Item:
-        while not (due := self._waiting.take(time.monotonic(), 1)):
+        while (item := self._waiting.take(time.monotonic())) is None:
             self._added.clear()
             next_due = self._waiting.next_due
             pause = None if next_due is None else max(next_due - time.monotonic(), 0.0)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._added.wait()
-        return due[0]
+        return item
 
     async def _try(self, item: Item) -> bool | float:
         try:

@@ -8,7 +8,7 @@ import msgspec
 from lictor.cluster.discovery import Discovery
 from lictor.control.background.wiring import build_background
 from lictor.control.certificates import build_certificates_loop
-from lictor.control.cleanup.wiring import build_policies_loop, build_ttl_loops
+from lictor.control.cleanup.schedule import build_policies_loop
 from lictor.control.context import ControllerContext, EmitEvent
 from lictor.control.loop import ReconcileLoop
 from lictor.control.native_policies.reconcile import build_native_loop
@@ -16,9 +16,10 @@ from lictor.control.policy_servers.reconcile import build_policy_servers_loop
 from lictor.control.policy_servers.rollout import OwnServer
 from lictor.control.policy_servers.webhooks import let_go_of_policies
 from lictor.control.reports.aggregation import BackgroundReports
-from lictor.control.reports.wiring import build_reports
+from lictor.control.reports.reconcile import build_reports
 from lictor.control.status.global_context import build_global_context_loop
 from lictor.control.status.policies import build_status_loop, follow_changes
+from lictor.control.ttl import build_ttl_loops
 from lictor.control.webhooks.configurations import build_webhooks_loop
 from lictor.control.webhooks.heartbeat import Heartbeat, build_heartbeat
 from lictor.control.webhooks.writer import (

@@ -11,16 +11,19 @@ from datetime import UTC, datetime
 import msgspec
 
 from lictor.cluster.cache import Cache, Change, ChangeType
-from lictor.cluster.client import Client
-from lictor.cluster.discovery import Collection
+from lictor.cluster.cleanup_policies import ask_for_myself
+from lictor.cluster.client import Client, MetadataClient
+from lictor.cluster.discovery import Collection, ServedKinds
 from lictor.cluster.metrics import open_counter, open_gauge
 from lictor.cluster.rbac import Access, AccessCheck
 from lictor.cluster.resource import Resource
 from lictor.cluster.work_queue import DueQueue, cancel_all
 from lictor.control.cleanup.run import read_time
+from lictor.control.context import ControllerContext
 from lictor.control.loop import ReconcileLoop
 from lictor.control.policy_writes import PolicyWrites
 from lictor.errors import ApiError, ConflictError, UnreachableError
+from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.lang.schedule import find_deletion_time
 from lictor.raw import JsonObject
 
@@ -293,3 +296,22 @@ class TtlDeletions:
             seconds = max(due - self._now().timestamp(), 0.0)
             # The clock may be set: the loop looks again at its interval at the latest.
             self.loop.wake_later(min(seconds, _INTERVAL) + 0.01)
+
+
+_LEAST_INTERVAL = 1.0
+
+
+def build_ttl_loops(context: ControllerContext) -> list[ReconcileLoop]:
+    """The loop that watches objects with a time to live, and the one that deletes them."""
+    due: DueQueue[ExpiringObject] = DueQueue()
+    seconds = parse_duration(context.flags.ttl_reconciliation_interval) / NANOSECONDS
+    watches = TtlWatches(
+        lambda: MetadataClient(context.client.config),
+        ServedKinds(context.client, keep=0.0).read,
+        ask_for_myself(context.client),
+        due,
+        max(seconds, _LEAST_INTERVAL),
+    )
+    deletions = TtlDeletions(PolicyWrites(context.client, context.names), due, watches.find)
+    watches.listen(deletions.loop.wake)
+    return [watches.loop, deletions.loop]

@@ -47,7 +47,7 @@ def test_waits_when_told_so():
     with run_api(script(slow_down, OK)) as api:
         started = time.monotonic()
         assert ask(ClusterConfig(api.url)) == OK.body
-        assert 0.9 < time.monotonic() - started < 4
+        assert 0.9 < time.monotonic() - started < 30
         assert len(api.asked) == 2
 
 
@@ -74,7 +74,7 @@ def test_patience_ends():
         started = time.monotonic()
         with pytest.raises(ApiError, match="busy") as refused:
             ask(ClusterConfig(api.url), timeout=1.5)
-        assert time.monotonic() - started < 6
+        assert time.monotonic() - started < 30
         assert (refused.value.status, refused.value.retry_after) == (429, 1.0)
 
 
@@ -246,7 +246,7 @@ class Cluster:
         return found if isinstance(found, Answer) else Answer(lines=found)
 
 
-def follow(cluster: Cluster, until: Callable[[Cache], bool], seconds: float = 15):
+def follow(cluster: Cluster, until: Callable[[Cache], bool], seconds: float = 60):
     changes: list[tuple[str, str]] = []
 
     def hear(change: Change) -> None:
@@ -354,7 +354,7 @@ def test_a_listener_that_fails_stops_nobody(caplog):
             cache.listen(lambda change: 1 / 0)
             cache.listen(heard.append)
             task = asyncio.create_task(cache.run())
-            await asyncio.wait_for(cache.wait(), 10)
+            await asyncio.wait_for(cache.wait(), 60)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await client.close()

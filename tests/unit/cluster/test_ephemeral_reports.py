@@ -75,7 +75,7 @@ def test_a_full_room_lets_whoever_brings_more_wait():
         assert not third.done()
         assert len(room) == 2
         await room.drain()
-        await asyncio.wait_for(third, 1)
+        await asyncio.wait_for(third, 60)
         assert len(api.bodies) == 2
 
     asyncio.run(run())

@@ -36,7 +36,7 @@ def answer(asked: Asked) -> Answer:
         "/apis/ex.io/v1/namespaces/n/widgets/w": {"metadata": {"name": "w"}},
     }
     if path == "/slow":
-        time.sleep(2)
+        time.sleep(6)
     if path == "/secret":
         return Answer(403, {"code": 403, "reason": "Forbidden", "message": "you may not"})
     if asked.method == "POST":
@@ -57,17 +57,17 @@ def run_lookups(flags: Flags | None = None) -> Iterator[tuple[ClusterLookups, Fa
         async def connect() -> Client:
             return Client(ClusterConfig(api.url))
 
-        client = asyncio.run_coroutine_threadsafe(connect(), loop).result(10)
+        client = asyncio.run_coroutine_threadsafe(connect(), loop).result(60)
 
         async def build() -> ClusterLookups:
             return ClusterLookups(client, loop, flags or Flags(enable_config_map_caching=False))
 
         try:
-            yield asyncio.run_coroutine_threadsafe(build(), loop).result(10), api
+            yield asyncio.run_coroutine_threadsafe(build(), loop).result(60), api
         finally:
-            asyncio.run_coroutine_threadsafe(client.close(), loop).result(10)
+            asyncio.run_coroutine_threadsafe(client.close(), loop).result(60)
             loop.call_soon_threadsafe(loop.stop)
-            thread.join(10)
+            thread.join(60)
             loop.close()
 
 
@@ -107,7 +107,7 @@ def test_answers():
         (lambda given: given.call_api(ApiCall("//evil.example/x")), LookupFailedError, "is not a path"),
         (lambda given: given.resource("ex.io/v1", "Gadget", "n", "w"), LookupFailedError, "serves no Gadget of ex.io/v1"),
         (lambda given: given.global_reference("entry.x", ""), NotFoundError, "failed to fetch entry key=entry"),
-        (lambda given: given.image_data("169.254.169.254/app"), LookupFailedError, "169.254.169.254 is not asked"),
+        (lambda given: given.image_data("169.254.169.254/app"), LookupFailedError, "connection to 169.254.169.254 blocked"),
     ],
     ids=["config-map", "absent", "denied", "method", "host", "kind", "global", "image"],
 )  # fmt: skip
@@ -169,7 +169,7 @@ def test_gives_up_in_time():
         started = time.monotonic()
         with pytest.raises(LookupFailedError, match=r"no answer within 0.3 s|ReadTimeout"):
             lookups.call_api(ApiCall("/slow"))
-        assert time.monotonic() - started < 1.8
+        assert time.monotonic() - started < 5.5
 
 
 def test_heeds_the_time_of_the_request():
@@ -179,7 +179,7 @@ def test_heeds_the_time_of_the_request():
             judge_request(
                 lambda given: given.call_api(ApiCall("/slow")), lookups, time.monotonic() + 0.3
             )
-        assert time.monotonic() - started < 1.8
+        assert time.monotonic() - started < 5.5
 
 
 def test_not_on_the_loops_own_thread():
@@ -190,7 +190,7 @@ def test_not_on_the_loops_own_thread():
 
         future = asyncio.run_coroutine_threadsafe(ask(), lookups._loop)
         with pytest.raises(LookupFailedError, match="own thread"):
-            future.result(5)
+            future.result(60)
 
 
 def test_when_all_is_over():

@@ -4,6 +4,7 @@ import copy
 
 import orjson
 import pytest
+import yaml
 
 from lictor.cluster.flags import Flags
 from lictor.cluster.resource import find_resource
@@ -107,7 +108,7 @@ NUMBERS = {"a": 1.0, "b": [1e3, 1.5], "c": 12345678901234567890, "d": "1.0"}
 def test_numbers_are_those_of_a_file():
     document = copy.deepcopy(DOCUMENT)
     document["spec"]["rules"][0]["validate"] = {"message": "m", "pattern": NUMBERS}
-    from_text = load_documents(orjson.dumps(document), "p").records[0]
+    from_text = load_documents(yaml.safe_dump(document), "p").records[0]
     record = read(document).record
     assert record == from_text
     pattern = record.spec.rules[0].validate.pattern

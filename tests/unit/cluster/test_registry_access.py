@@ -8,6 +8,7 @@ import pytest
 from lictor.cluster.flags import Flags
 from lictor.cluster.registry_access import build_sources, read_registry_settings
 from lictor.errors import ApiError, LookupFailedError, NotFoundError, UsageError
+from lictor.lang.networks import METADATA
 from lictor.ports import RegistryAccess
 from lictor.raw import Json
 from lictor.registry.credentials import Keychain, RegistryCredential
@@ -32,8 +33,13 @@ def test_flags_become_settings(tmp_path: Path) -> None:
     ]
     assert found.mirrors == (("index.docker.io", Repository("mirror.example", "hub")),)
     assert found.ca_file == str(authorities)
-    assert found.addresses.allowed == {"localhost:5000", "a.example"}
-    assert found.addresses.blocked == ("10.0.0.0/8", "evil.example")
+    assert found.addresses.allowed == {
+        "localhost:5000",
+        "a.example",
+        "b.example:5000",
+        "mirror.example",
+    }
+    assert found.addresses.blocked == (*METADATA, "10.0.0.0/8", "evil.example")
     every = read_registry_settings(Flags(allow_insecure_registry=True), in_pod=True)
     assert every.is_insecure("c.example")
 
@@ -57,20 +63,19 @@ def test_an_unknown_provider_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("in_pod", "for_all", "for_namespaces"),
+    ("in_pod", "for_objects"),
     [
-        (True, {"169.254.0.0/16", "127.0.0.0/8"}, {"10.0.0.0/8", "127.0.0.0/8"}),
+        (True, {"10.0.0.0/8", "127.0.0.0/8"}),
         # A laptop, or a test: what listens there is its user's.
-        (False, {"169.254.0.0/16"}, {"10.0.0.0/8"}),
+        (False, {"10.0.0.0/8"}),
     ],
 )
-def test_what_is_never_asked_by_default(
-    *, in_pod: bool, for_all: set[str], for_namespaces: set[str]
-) -> None:
+def test_what_is_never_asked_by_default(*, in_pod: bool, for_objects: set[str]) -> None:
     rules = read_registry_settings(Flags(), in_pod=in_pod).addresses
-    some = {"169.254.0.0/16", "127.0.0.0/8", "10.0.0.0/8"}
-    assert some & set(rules.blocked) == for_all
-    assert some & set(rules.blocked_in_namespaces) - {"169.254.0.0/16"} == for_namespaces
+    some = {"127.0.0.0/8", "10.0.0.0/8"}
+    assert some & set(rules.blocked) == set()
+    assert some & set(rules.blocked_for_objects) == for_objects
+    assert some & set(rules.blocked_in_namespaces) == some
     assert "metadata.google.internal" in rules.blocked
 
 

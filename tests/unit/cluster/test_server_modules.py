@@ -124,7 +124,7 @@ def test_servers_that_nobody_needs_are_forgotten(server, modules):
     for sources, is_there in ((green, True), (describe(server, "blue"), False)):
         with pytest.raises(LictorError):
             fetched.load(address, "", sources)
-        assert news.acquire(timeout=20)
+        assert news.acquire(timeout=60)
         if is_there:
             assert fetched.load(address, "", sources).digest
         else:

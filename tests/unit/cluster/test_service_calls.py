@@ -12,7 +12,7 @@ from fake_api import Answer, Asked, FakeApi, run_api
 from lictor.cluster.flags import Flags
 from lictor.cluster.service_calls import ServiceCaller, read_http_limits
 from lictor.errors import LookupFailedError, UsageError
-from lictor.http.addresses import list_meanings
+from lictor.lang.networks import list_meanings
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits
 
 OPEN = HttpLimits(blocked=("192.0.2.0/24",))
@@ -94,7 +94,7 @@ def test_token_of_its_own(api: FakeApi, tmp_path: Path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (ApiCall(service_url="/missing"), "HTTP 404 Not Found: no such page"),
+        (ApiCall(service_url="/missing"), "^HTTP 404 Not Found$"),
         (ApiCall(service_url="/text"), "answered no JSON"),
         (ApiCall(service_url="/large"), "response length must be less than max allowed response length of 1000"),
         (ApiCall(service_url="/large", guarded=True), "response length must be less"),

@@ -2,6 +2,7 @@
 
 import time
 
+import msgspec
 import pytest
 
 from lictor.cluster.request_filter import build_filter, build_resource_filter
@@ -211,6 +212,21 @@ def test_kinds_of_our_own_book_keeping_are_left_alone():
     is_left_alone = build_filter(Settings())
     assert is_left_alone(make_request(kind="UpdateRequest"))
     assert not is_left_alone(make_request(kind="ClusterPolicy"))
+
+
+@pytest.mark.parametrize(
+    ("username", "kind", "excluded"),
+    [
+        ("system:serviceaccount:lictor:lictor-reports-controller", "PolicyReport", True),
+        ("system:serviceaccount:lictor:lictor-reports-controller", "ConfigMap", False),
+        ("system:serviceaccount:shop:robot", "PolicyReport", False),
+    ],
+)
+def test_reports_that_lictor_writes_are_exempt(username, kind, excluded):
+    is_left_alone = build_filter(Settings(), own_accounts="system:serviceaccount:lictor:")
+    named = GroupVersionKind("wgpolicyk8s.io", "v1alpha2", kind)
+    asked = msgspec.structs.replace(make_request(Caller(username)), kind=named)
+    assert is_left_alone(asked) is excluded
 
 
 def test_resources_without_a_review():

@@ -8,7 +8,7 @@ import orjson
 
 from lictor.cluster.cache import Cache
 from lictor.cluster.flags import Flags
-from lictor.cluster.resource import find_resource
+from lictor.cluster.resource import Resource, find_resource
 from lictor.cluster.stored_exceptions import StoredExceptions
 from lictor.cluster.stored_policy import StoredPolicy, read_policy
 from lictor.families.registry import registry
@@ -144,3 +144,34 @@ def test_an_exception_takes_little_more_room_than_its_text() -> None:
     (item,) = (item for cache in exceptions.caches for item in cache.list())
     assert orjson.loads(item["packed"]) == document
     assert item["metadata"].keys() == {"name", "namespace", "uid", "resourceVersion"}
+
+
+class CountingClient:
+    """Says how many classic exceptions exist."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.asked = 0
+        self.is_asked = asyncio.Event()
+
+    async def count(self, resource: Resource, namespace: str = "") -> int:
+        self.asked += 1
+        self.is_asked.set()
+        return self.number if resource.group == "kyverno.io" else 0
+
+
+def test_exceptions_that_no_watch_has_reported_yet_are_waited_for() -> None:
+    async def main() -> None:
+        client = CountingClient(2)
+        exceptions = StoredExceptions(client, FLAGS)
+        store(exceptions, make_classic("old", "a"))
+        callers = [asyncio.create_task(exceptions.catch_up()) for _ in range(5)]
+        await client.is_asked.wait()
+        store(exceptions, make_classic("new", "a"))
+        assert all(await asyncio.gather(*callers))
+        # The first caller asks about both kinds; the others share what is asked next at the latest.
+        assert client.asked <= 4
+        assert list_names(exceptions.find(CLUSTER_POLICY)) == ["new", "old"]
+        assert not await exceptions.catch_up()
+
+    asyncio.run(main())

@@ -106,3 +106,30 @@ def test_what_fails_waits_longer_each_time_and_what_is_forgotten_does_not_return
     asyncio.run(main())
     assert seen.count("b") <= 2
     assert seen.count("a") >= 3
+
+
+def test_who_has_many_items_holds_up_no_other():
+    done = []
+
+    async def reconcile(item):
+        await asyncio.sleep(0.002)
+        done.append(item)
+        return True
+
+    async def work():
+        queue = WorkQueue("test", reconcile, workers=1, owner=lambda item: item[0])
+        for number in range(100):
+            queue.add(("red", number))
+        queue.add(("blue", 0))
+        queue.add(("", 0))
+        task = asyncio.create_task(queue.run())
+        async with asyncio.timeout(30):
+            while len(done) < 102:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(work())
+    assert done.index(("", 0)) <= 1
+    assert done.index(("blue", 0)) <= 3
+    assert [item for item in done if item[0] == "red"] == [("red", n) for n in range(100)]

@@ -9,7 +9,7 @@ from small_api import SmallApi
 from lictor.cluster import compile_trial
 from lictor.cluster.compile_trial import Trials
 from lictor.cluster.discovery import Collection
-from lictor.cluster.helper_process import Limits
+from lictor.cluster.helper_lane import Limits
 from lictor.cluster.resource import find_resource
 from lictor.control.cleanup.run import READY, read_status
 from lictor.control.cleanup.schedule import CleanupScheduler
@@ -90,8 +90,9 @@ class Office:
         )
         self.loop = self.cleanups.loop
 
-    def put(self, name, schedule="* * * * *", kind="Pod", status=None, **spec):
+    def put(self, name, schedule="* * * * *", kind="Pod", status=None, namespace="", **spec):
         metadata = {"name": name, "generation": 1, "creationTimestamp": "2026-03-01T12:00:30Z"}
+        metadata |= {"namespace": namespace} if namespace else {}
         match = {"any": [{"resources": {"kinds": [kind]}}]}
         self.api.seed(
             CLUSTER_CLEANUP_POLICY,
@@ -190,6 +191,28 @@ def test_a_long_run_holds_up_no_other_policy_and_is_not_doubled():
             office.api.hold.set()
             await asyncio.sleep(0.6)
             assert len(office.api.sweeps) == 5
+
+    asyncio.run(scenario())
+
+
+def test_long_runs_of_one_namespace_leave_places_to_others():
+    async def scenario():
+        office = Office()
+        office.api.hold = asyncio.Event()
+        for number in range(4):
+            office.put(f"p{number}", namespace="red")
+        async with office.open():
+            await office.pass_time(seconds=31)
+            assert len(office.api.sweeps) == 1
+            for namespace in ("blue", "green"):
+                office.put("late", namespace=namespace)
+            await office.pass_time(minutes=2)
+            assert len(office.api.sweeps) == 2
+            # The last place is for policies of the whole cluster.
+            office.put("wide")
+            await office.pass_time(minutes=2)
+            assert len(office.api.sweeps) == 3
+            office.api.hold.set()
 
     asyncio.run(scenario())
 

@@ -1,5 +1,6 @@
 """What the status of a policy says where it is not compiled."""
 
+import asyncio
 from typing import Any, cast
 
 from lictor.cluster.resource import find_resource
@@ -35,7 +36,7 @@ def test_the_reason_is_told_until_it_is_gone() -> None:
     policy = StoredPolicy(CLUSTER_POLICY, document, None)
     store = _Store()
     faults = PolicyFaults(cast("PolicyStore", store))
-    problems = faults.find(policy)
+    problems = asyncio.run(faults.find(policy))
     assert problems == (REASON,)
     facts = PolicyFacts(webhook=True, problems=problems)
     status = build_policy_status(
@@ -45,4 +46,4 @@ def test_the_reason_is_told_until_it_is_gone() -> None:
     assert condition["status"] == "False"
     assert condition["message"] == REASON
     store.reason = ""
-    assert faults.find(policy) == ()
+    assert asyncio.run(faults.find(policy)) == ()

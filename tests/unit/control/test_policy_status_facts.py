@@ -15,8 +15,12 @@ def test_rights_are_asked_for_objects_not_for_their_parts():
         asked.append((access.verb, access.resource, access.subresource))
         return True
 
+    async def find(_):
+        return ()
+
     nothing = SimpleNamespace(is_ready=lambda _: True, refused={}, find=lambda _: ())
-    facts = StatusFacts(nothing, nothing, nothing, allows, "system:serviceaccount:a:reports")
+    faults = SimpleNamespace(find=find)
+    facts = StatusFacts(nothing, nothing, faults, allows, "system:serviceaccount:a:reports")
     rule = {**resource_rule(), "resources": ["pods", "pods/status"]}
     asyncio.run(facts.read(validating("v", rule)))
     assert asked == [(verb, "pods", "") for verb in ("get", "list", "watch")]

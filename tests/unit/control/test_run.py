@@ -58,7 +58,7 @@ def free_port():
 def ask(port, path, method="GET"):
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -107,7 +107,7 @@ def test_metrics_can_be_turned_off():
 )  # fmt: skip
 def test_nonsense_does_no_harm(sent):
     def play(health, port):
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as line:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
             line.sendall(sent)
             line.shutdown(socket.SHUT_WR)
             with suppress(ConnectionResetError):  # as for those who say nothing
@@ -133,11 +133,11 @@ def test_connections_are_bounded():
     def play(health, port):
         with ExitStack() as stack:
             silent = [
-                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
                 for _ in range(100)
             ]
             for _ in range(80):
-                line = socket.create_connection(("127.0.0.1", port), timeout=5)
+                line = socket.create_connection(("127.0.0.1", port), timeout=60)
                 stack.enter_context(line)
                 line.sendall(b"GET /health/liveness HTTP/1.1\r\nhost: x\r\n\r\n")
                 assert b"200 OK" in line.recv(4096)
@@ -195,7 +195,7 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path):
         taken.listen()
         port = taken.getsockname()[1]
         process = start_control(tmp_path, f"--metricsPort={port}", "--metricsHost=127.0.0.1")
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "Error: " in said
     assert "address already in use" in said
@@ -204,6 +204,6 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path):
 
 def test_wrong_calls(tmp_path):
     process = start_control(tmp_path, "nonsense")
-    said, _ = process.communicate(timeout=30)
+    said, _ = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "Error: unknown controller 'nonsense'" in said

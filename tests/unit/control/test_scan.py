@@ -99,12 +99,18 @@ class Fixture:
 
     async def settle(self) -> None:
         """Until nothing is read any more."""
-        await asyncio.sleep(0.02)
+        await _take_turns()
         async with asyncio.timeout(self._patience):
             await _until(
                 lambda: not self.scanner.progress.running and self.scanner.progress.finished_at
             )
-        await asyncio.sleep(0.02)
+        await _take_turns()
+
+
+async def _take_turns() -> None:
+    """What was woken begins, however seldom this process is given a processor."""
+    for _ in range(20):
+        await asyncio.sleep(0.001)
 
 
 async def _until(test: Callable[[], object]) -> None:

@@ -120,7 +120,10 @@ def test_a_policy_of_a_namespace_reaches_no_further():
         ("apps/v1/*", [("apps", "*", "*")]),
         # The API server knows no such wildcard.
         ("app?/v1/*", [("apps", "deployments,replicasets", "Namespaced")]),
-        ("Unknown", None),
+        # Its definition may come later: the first object must not pass before the rules follow.
+        ("Widget", [("*", "widget,widgetes,widgeties,widgets", "*")]),
+        ("example.com/v1/Widget", [("example.com", "widget,widgetes,widgeties,widgets", "*")]),
+        ("Widget?", None),
     ],
 )
 def test_kinds(kind, rules):

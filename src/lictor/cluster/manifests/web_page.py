@@ -14,7 +14,7 @@ from lictor.cluster.manifests.placeholders import (
     ValueAt,
 )
 from lictor.cluster.manifests.rights import build_binding, build_rule
-from lictor.cluster.manifests.workloads import build_variable
+from lictor.cluster.manifests.workloads import METRICS_FROM, build_variable
 from lictor.families.registry import Role, registry
 from lictor.raw import Json, JsonObject
 
@@ -240,12 +240,12 @@ def _build_service(installation: Installation) -> JsonObject:
 
 
 def _build_network_policy(installation: Installation) -> JsonObject:
-    ports = [{"port": port, "protocol": "TCP"} for port in (_METRICS, _HTTPS)]
+    page, metrics = ([{"port": port, "protocol": "TCP"}] for port in (_HTTPS, _METRICS))
     spec = {
         "podSelector": {"matchLabels": match_labels(installation, COMPONENT)},
         "policyTypes": ["Ingress"],
-        # From where browsers, Ingresses and Prometheus come is not known here.
-        "ingress": [{"ports": ports}],
+        # From where browsers and Ingresses come is not known here.
+        "ingress": [{"ports": page}, {"from": OptionalValueAt((METRICS_FROM,)), "ports": metrics}],
     }
     name, kind = installation.names.web, "networking.k8s.io/v1/NetworkPolicy"
     return build_object(installation, kind, name, COMPONENT, spec=spec)

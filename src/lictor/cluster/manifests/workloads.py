@@ -24,6 +24,8 @@ _ALL_IN_ONE = "allInOne.enabled"
 _HTTPS = ValueAt("admissionController.webhookServer.port")
 # In one Pod with the webhook server, which has the usual port.
 _SECOND_METRICS = 8001
+# Who may read metrics.
+METRICS_FROM = "global.metricsFrom"
 _CACHE = "/var/cache"
 
 
@@ -315,18 +317,22 @@ def _build_metric(name: str, path: str) -> ConditionalPart:
 
 
 def _build_network_policy(installation: Installation, workload: WorkloadTemplate) -> Json:
-    ports: list[Json] = []
-    for container in _list_containers(workload):
-        found = [{"port": p, "protocol": "TCP"} for p in (container.metrics, container.https) if p]
-        is_second = container.name == "controllers"
-        ports += [ConditionalPart((_ALL_IN_ONE,), each) if is_second else each for each in found]
     policy = f"{workload.values}.networkPolicy"
-    # From where API servers and Prometheus call is not known here.
-    rule = {"from": OptionalValueAt((f"{policy}.ingressFrom",)), "ports": ports}
+    ours, metrics, webhooks = f"{policy}.ingressFrom", list[Json](), list[Json]()
+    for container in _list_containers(workload):
+        for port, ports in ((container.metrics, metrics), (container.https, webhooks)):
+            made = {"port": port, "protocol": "TCP"}
+            is_second = container.name == "controllers"
+            if port:
+                ports.append(ConditionalPart((_ALL_IN_ONE,), made) if is_second else made)
+    rules = [{"from": OptionalValueAt((ours, METRICS_FROM)), "ports": metrics}]
+    if webhooks:
+        # API servers call from addresses that cannot be selected.
+        rules.append({"from": OptionalValueAt((ours,)), "ports": webhooks})
     spec = {
         "podSelector": {"matchLabels": match_labels(installation, workload.component)},
         "policyTypes": ["Ingress"],
-        "ingress": [rule],
+        "ingress": rules,
     }
     name = installation.names.controller(workload.controller)
     kind = "networking.k8s.io/v1/NetworkPolicy"

@@ -1,7 +1,7 @@
 """What does an installation of Kyverno consist of? Read from a cluster, or from files."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 import msgspec
 
@@ -14,8 +14,10 @@ from lictor.cluster.names import Names, is_own_object
 from lictor.cluster.resource import Resource
 from lictor.errors import ApiError, NotFoundError
 from lictor.families.registry import registry
+from lictor.model.finding import FieldPath
 from lictor.raw import JsonObject
 
+AGGREGATE_TO = "rbac.kyverno.io/aggregate-to-"
 PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
 _WEBHOOKS = (kinds.VALIDATING_WEBHOOK, kinds.MUTATING_WEBHOOK)
@@ -53,6 +55,15 @@ class KyvernoInventory(msgspec.Struct, frozen=True):
     reports: Mapping[str, int] = {}
     # All other objects that carry its label or have its names.
     others: tuple[JsonObject, ...] = ()
+    # ClusterRoles by which the cluster administrator gives rights to its controllers.
+    roles: tuple[JsonObject, ...] = ()
+    # By `identify`, what gives `file:line` of a field of an object that was read from a file.
+    places: Mapping[tuple[str, str, str, str], Callable[[FieldPath], str]] = {}
+
+    @property
+    def is_known(self) -> bool:
+        """Is there anything that the installation itself consists of?"""
+        return bool(self.deployments or self.config_maps or self.definitions or self.others)
 
     @property
     def is_empty(self) -> bool:
@@ -74,6 +85,10 @@ async def _list_live(client: Client, names: Names) -> AsyncIterator[JsonObject]:
     for resource in OBJECTS:
         place = names.namespace if resource.namespaced else ""
         for each in await _list_served(client, resource, place, labels):
+            yield each
+    for controller in CONTROLLERS:
+        label = f"{AGGREGATE_TO}{controller}-controller=true"
+        for each in await _list_served(client, kinds.CLUSTER_ROLE, labels=label):
             yield each
     for name in (names.config_map, names.metrics_config_map):
         found = await client.find(kinds.CONFIG_MAP, name, names.namespace)
@@ -114,7 +129,7 @@ def sort_objects(objects: Iterable[JsonObject], names: Names) -> KyvernoInventor
     controllers = {names.controller(each): each for each in CONTROLLERS}
     sorted_ = _Shelves()
     # The same object may be named by its label and by its name.
-    unique = {_identify(each): each for each in objects}
+    unique = {identify(each): each for each in objects}
     for each in unique.values():
         name, kind = each["metadata"]["name"], each["kind"]
         if kind == "Deployment" and name in controllers and _is_at_home(each, names):
@@ -131,6 +146,8 @@ def sort_objects(objects: Iterable[JsonObject], names: Names) -> KyvernoInventor
             sorted_.add_own(each)
         elif _has_label(each, names):
             sorted_.others.append(each)
+        elif kind == "ClusterRole" and _is_aggregated(each):
+            sorted_.roles.append(each)
     return sorted_.close(names)
 
 
@@ -141,6 +158,7 @@ class _Shelves(msgspec.Struct):
     definitions: list[JsonObject] = msgspec.field(default_factory=list)
     policies: list[JsonObject] = msgspec.field(default_factory=list)
     others: list[JsonObject] = msgspec.field(default_factory=list)
+    roles: list[JsonObject] = msgspec.field(default_factory=list)
     reports: Counter[str] = msgspec.field(default_factory=Counter)
 
     def add_own(self, document: JsonObject) -> None:
@@ -160,10 +178,12 @@ class _Shelves(msgspec.Struct):
             tuple(self.policies),
             dict(self.reports),
             tuple(self.others),
+            tuple(self.roles),
         )
 
 
-def _identify(document: JsonObject) -> tuple[str, str, str, str]:
+def identify(document: JsonObject) -> tuple[str, str, str, str]:
+    """Group, kind, namespace and name."""
     metadata = document["metadata"]
     group = document["apiVersion"].rpartition("/")[0]
     return group, document["kind"], str(metadata.get("namespace") or ""), metadata["name"]
@@ -180,3 +200,7 @@ def _is_own_webhook(names: Names, document: JsonObject) -> bool:
 def _has_label(document: JsonObject, names: Names) -> bool:
     labels = document["metadata"].get("labels") or {}
     return bool(labels.get(PART_OF) == names.prefix)
+
+
+def _is_aggregated(document: JsonObject) -> bool:
+    return any(key.startswith(AGGREGATE_TO) for key in document["metadata"].get("labels") or {})

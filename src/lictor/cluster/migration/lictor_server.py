@@ -13,6 +13,7 @@ import httpx
 import orjson
 
 from lictor.cluster import keys
+from lictor.cluster.connection import build_transport
 from lictor.cluster.keys import Algorithm
 from lictor.cluster.names import Names
 from lictor.errors import LookupFailedError
@@ -46,6 +47,7 @@ class LictorServer:
         files = [f"--tls{end}={folder / end}" for end in ("Cert", "Key")]
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",
             "-m",
             "lictor",
             "serve",
@@ -113,7 +115,7 @@ def _prepare(folder: Path, port: int) -> httpx.AsyncClient:
     context = ssl.create_default_context(cadata=authority.certificate_pem)
     return httpx.AsyncClient(
         base_url=f"https://{_HOST}:{port}",
-        verify=context,
+        transport=build_transport(context, httpx.Limits()),
         timeout=_ANSWER_SECONDS,
         trust_env=False,
     )

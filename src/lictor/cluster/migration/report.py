@@ -18,7 +18,12 @@ from lictor.cluster.manifests.taking_over import (
     keep_flags,
     read_flags,
 )
-from lictor.cluster.migration.inventory import OBJECTS, KyvernoInventory
+from lictor.cluster.migration.inventory import (
+    AGGREGATE_TO,
+    COMPONENT,
+    OBJECTS,
+    KyvernoInventory,
+)
 from lictor.cluster.settings import read_settings
 from lictor.lint.render import LintReport
 from lictor.model.finding import Finding, Severity
@@ -119,6 +124,8 @@ class PolicyProblem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     name: str
     message: str
     check: str = ""
+    # `file:line` of the field, where the policy was read from a file.
+    place: str = ""
 
 
 class MigrationReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -164,7 +171,9 @@ def build_report(
     flags = read_flags(deployments, installation)
     kept = keep_flags(installation, flags)
     manifests = build_manifests(kept)
-    linted = lint(map(_write, inventory.policies))
+    documents = (*inventory.policies, *inventory.roles, *_list_own_roles(manifests))
+    linted = lint(map(_write, documents))
+    problems = [finding for finding in linted.findings if _is_problem(finding)]
     return MigrationReport(
         namespace=inventory.names.namespace,
         prefix=inventory.names.prefix,
@@ -173,8 +182,8 @@ def build_report(
         kept_flags=dict(kept.flags),
         dropped_flags=tuple(flag for flag in flags if flag.reason),
         policies=dict(Counter(each["kind"] for each in inventory.policies)),
-        problems=tuple(_describe_problem(f) for f in linted.findings if _is_error(f)),
-        warnings=linted.warnings,
+        problems=tuple(_describe_problem(finding, inventory) for finding in problems),
+        warnings=len(linted.findings) - len(problems),
         reports=dict(inventory.reports),
         webhooks=len(inventory.webhooks),
         missing_rights=tuple(find_missing_rights(inventory.others, manifests)),
@@ -193,13 +202,28 @@ def _write(document: JsonObject) -> tuple[str, bytes]:
     return f"{document['kind']} {place}", orjson.dumps(shown)
 
 
-def _is_error(finding: Finding) -> bool:
-    return finding.severity is Severity.ERROR
+def _list_own_roles(manifests: Iterable[JsonObject]) -> Iterator[JsonObject]:
+    """What lictor's controllers may do, as ClusterRoles that `lint` takes into account."""
+    reading = {"apiGroups": [_ALL], "resources": [_ALL], "verbs": sorted(_READING)}
+    for role in manifests:
+        name = role["metadata"]["name"]
+        if role["kind"] == "ClusterRole" and name.endswith(_CORE):
+            label = f"{AGGREGATE_TO}{role['metadata']['labels'][COMPONENT]}"
+            metadata = {"name": name, "labels": {label: "true"}}
+            yield {**role, "metadata": metadata, "rules": [*(role.get("rules") or ()), reading]}
 
 
-def _describe_problem(finding: Finding) -> PolicyProblem:
+def _is_problem(finding: Finding) -> bool:
+    """Is it an error, or a policy that can do nothing because a right is missing?"""
+    return finding.severity is Severity.ERROR or finding.check == "missing-rights"
+
+
+def _describe_problem(finding: Finding, inventory: KyvernoInventory) -> PolicyProblem:
     kind, _, name = finding.location.file.partition(" ")
-    return PolicyProblem(kind, name, finding.message, finding.check)
+    namespace, _, plain = name.rpartition("/")
+    named = (kind, namespace, plain)
+    places = (find(finding.path) for key, find in inventory.places.items() if key[1:] == named)
+    return PolicyProblem(kind, name, finding.field_and_text, finding.check, next(places, ""))
 
 
 def _describe_deployment(live: JsonObject, manifests: list[JsonObject]) -> FoundDeployment:

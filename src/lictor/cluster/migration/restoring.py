@@ -18,8 +18,8 @@ from lictor.cluster.manifests.storage_versions import (
 )
 from lictor.cluster.manifests.taking_over import can_replace, join_rules, wait_for_rollout
 from lictor.cluster.manifests.values import CONTROLLERS
-from lictor.cluster.migration.inventory import OBJECTS, KyvernoInventory
-from lictor.cluster.names import Names
+from lictor.cluster.migration.inventory import OBJECTS, KyvernoInventory, sort_objects
+from lictor.cluster.names import Names, is_own_object
 from lictor.cluster.resource import Resource
 from lictor.errors import UsageError
 from lictor.raw import JsonObject
@@ -81,6 +81,7 @@ async def restore_objects(
     last goes what only lictor had. Until then the roles give the rights of both. Kyverno's
     controllers then write its webhooks, which have the names of lictor's.
     """
+    check_saved(saved, names)
     workloads = _sort_workloads(saved, names)
     await _check_workloads(client, workloads)
     async for line in _restore_definitions(client, saved):
@@ -102,6 +103,22 @@ async def restore_objects(
 
 
 _CRD = kinds.CUSTOM_RESOURCE_DEFINITION
+
+
+def check_saved(saved: Iterable[JsonObject], names: Names) -> None:
+    """UsageError where a file names an object that `--save` does not write: nobody else's object
+    is replaced, whatever a file says.
+    """
+    for each in saved:
+        metadata = each["metadata"]
+        resource = _CRD if each["kind"] == _CRD.kind else _find_resource(each)
+        name, namespace = metadata["name"], str(metadata.get("namespace") or "")
+        is_own = is_own_object(names, resource, namespace, name)
+        if not resource.namespaced and resource.kind not in (_CRD.kind, "Namespace"):
+            is_own |= name.startswith(f"{names.prefix}-")
+        if not is_own or each["kind"] in _NOT_SAVED or not sort_objects([each], names).is_known:
+            told = describe_object(resource, name)
+            raise UsageError(f"{told}: migrate --save writes no such object: nothing was changed")
 
 
 def _rank(document: JsonObject) -> int:

@@ -184,6 +184,7 @@ class UpdateRequestQueue:
             self._work,
             workers=workers,
             pauses=(_FIRST_PAUSE, _LONGEST_PAUSE),
+            owner=_find_owner,
         )
         self._groups: dict[_Key, list[StoredUpdate]] = {}
         # The version of the latest request of each group that was queued.
@@ -319,4 +320,10 @@ def key_of(stored: StoredUpdate) -> tuple[str, ...]:
     # Only the request itself says what happened: each one is processed.
     alone = stored.uid if operation == "DELETE" or admission.get("subResource") else ""
     kind = "delete" if update.delete_downstream else operation
-    return (update.type, update.policy, ",".join(update.rules), *place, kind, alone)
+    rules = ",".join(update.rules)
+    return (update.type, update.policy, rules, *place, kind, alone, trigger.namespace)
+
+
+def _find_owner(key: tuple[str, ...]) -> str:
+    """The namespace of the trigger."""
+    return key[-1]

@@ -2,22 +2,29 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 import msgspec
 
 from lictor.cluster.cache import Cache
 from lictor.cluster.cleanup_policies import (
+    CLEANUP_KINDS,
+    ask_for_myself,
     check_permissions,
     compile_record,
     find_targets,
     read_cleanup,
 )
-from lictor.cluster.compile_trial import find_reason
+from lictor.cluster.compile_trial import find_namespace, find_reason
+from lictor.cluster.discovery import ServedKinds
 from lictor.cluster.rbac import AccessCheck
+from lictor.cluster.request_filter import build_filter
 from lictor.cluster.resource import Resource
+from lictor.cluster.service_calls import read_http_limits
+from lictor.cluster.settings import Settings
 from lictor.cluster.work_queue import cancel_all
 from lictor.control.cleanup.removal import refer_to
 from lictor.control.cleanup.run import (
@@ -29,18 +36,22 @@ from lictor.control.cleanup.run import (
     read_status,
     read_time,
 )
-from lictor.control.cleanup.sweep import SweepContext
-from lictor.control.context import EmitEvent
+from lictor.control.cleanup.sweep import IsProtected, SweepContext
+from lictor.control.context import ControllerContext, EmitEvent
 from lictor.control.loop import ReconcileLoop
 from lictor.errors import ApiError, CompileError, ConflictError, LictorError, PolicyError
+from lictor.families.registry import Role, registry
 from lictor.lang.schedule import NextRun
+from lictor.model.metadata import PolicyRecord
+from lictor.model.request import Request
 from lictor.raw import JsonObject
 from lictor.report import events
 from lictor.report.events import Event, EventReason, EventSource
 
 log = logging.getLogger(__name__)
 
-# Runs at the same time: a long one does not delay the others.
+# Runs at the same time: a long one does not delay the others. One is left for policies of the whole
+# cluster, and no namespace has more than one.
 _RUNS = 3
 _INTERVAL = 60.0
 # How long a check is valid: roles and custom resource definitions change without notice.
@@ -92,6 +103,8 @@ class CleanupScheduler:
         self._examined: dict[str, _Examination] = {}
         self._told: dict[str, tuple[str, ...]] = {}
         self._runs: dict[str, asyncio.Task[None]] = {}
+        # The namespaces of those.
+        self._running: dict[str, str] = {}
         self._failures: dict[str, _Failure] = {}
 
     async def reconcile(self) -> None:
@@ -99,16 +112,17 @@ class CleanupScheduler:
         live: set[str] = set()
         moments: list[datetime] = []
         errors: list[ApiError] = []
-        for cache in self._caches:
-            for document in cache.list():
-                if document["metadata"].get("deletionTimestamp"):
-                    continue
-                live.add(document["metadata"]["uid"])
-                try:
-                    moments += await self._check_policy(cache, document)
-                except ApiError as error:
-                    # Raised at the end: one policy does not delay the others.
-                    errors.append(error)
+        found = [(cache, document) for cache in self._caches for document in cache.list()]
+        # Those of the whole cluster first: others may take long to be tried.
+        for cache, document in sorted(found, key=lambda each: bool(find_namespace(each[1]))):
+            if document["metadata"].get("deletionTimestamp"):
+                continue
+            live.add(document["metadata"]["uid"])
+            try:
+                moments += await self._check_policy(cache, document)
+            except ApiError as error:
+                # Raised at the end: one policy does not delay the others.
+                errors.append(error)
         self._forget(live)
         self._set_timer(moments)
         if errors:
@@ -134,9 +148,16 @@ class CleanupScheduler:
             due = max(due, failure.until)
         if due > self._now():
             return (due,)
-        if len(self._runs) < _RUNS:
+        if self._has_room(find_namespace(document)):
             self._start(cache, document)
         return ()
+
+    def _has_room(self, namespace: str) -> bool:
+        """May a policy of this namespace (empty for the whole cluster) run now?"""
+        if not namespace:
+            return len(self._runs) < _RUNS
+        others = [each for each in self._running.values() if each]
+        return namespace not in others and len(others) < _RUNS - 1 and len(self._runs) < _RUNS
 
     # --- can it be used?
 
@@ -218,6 +239,7 @@ class CleanupScheduler:
             now=self._now,
             is_wanted=lambda: _is_same(document, cache),
         )
+        self._running[uid] = find_namespace(document)
         self._runs[uid] = asyncio.create_task(self._finish(uid, run))
 
     async def _finish(self, uid: str, run: CleanupRun) -> None:
@@ -238,6 +260,7 @@ class CleanupScheduler:
                 log.info("run ended", extra=facts)
         finally:
             self._runs.pop(uid, None)
+            self._running.pop(uid, None)
             self.loop.wake()
 
     def _postpone(self, uid: str, error: Exception) -> None:
@@ -284,3 +307,64 @@ def _is_same(document: JsonObject, cache: Cache) -> bool:
         and current["metadata"].get("generation") == metadata.get("generation")
         and is_dry(current) == is_dry(document)
     )
+
+
+# --- how they are built
+
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+_MANAGER = "kyverno"
+
+Now: TypeAlias = Callable[[], datetime]
+
+
+def _read_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def build_policies_loop(
+    context: ControllerContext, emit: EmitEvent, now: Now = _read_clock
+) -> ReconcileLoop:
+    """The loop of all cleanup and deleting policies; `emit` takes events."""
+    caches = [context.watch(kind) for kind in CLEANUP_KINDS]
+    sweep_context = SweepContext(
+        context.client,
+        ServedKinds(context.client).read,
+        context.namespaces,
+        context.lookups,
+        is_protected=ProtectedObjects(context),
+        exceptions=lambda: _list_exceptions(context),
+        names=lambda: context.store.names,
+        http_limits=read_http_limits(context.flags),
+        own=context.names,
+    )
+    allows = ask_for_myself(context.client)
+    return CleanupScheduler(caches, sweep_context, allows, emit, now).loop
+
+
+class ProtectedObjects:
+    """What policies must leave alone: by the resource filters, and by a label if a flag says so."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._settings: Settings | None = None
+        self._is_filtered: IsProtected = lambda _: False
+
+    def __call__(self, request: Request) -> bool:
+        settings = self._context.settings.current
+        if settings is not self._settings:
+            self._is_filtered = build_filter(settings)
+            self._settings = settings
+        if self._is_filtered(request):
+            return True
+        if not self._context.flags.protect_managed_resources:
+            return False
+        labels = request.resource["metadata"].get("labels") or {}
+        return bool(labels.get(_MANAGED_BY) == _MANAGER)
+
+
+def _list_exceptions(context: ControllerContext) -> Iterator[PolicyRecord]:
+    """Exceptions from policies that delete; the others are not asked about what is deleted."""
+    return context.store.exceptions.list_all(_FAMILIES)
+
+
+_FAMILIES = {kind.family for kind in registry().with_role(Role.DELETION) if kind.is_listed}

@@ -74,6 +74,7 @@ class GenerationQueue:
             self._try,
             workers=workers,
             pauses=(first_pause, _LONGEST_PAUSE),
+            owner=lambda unit: unit.trigger.namespace,
         )
 
     def __len__(self) -> int:

@@ -36,8 +36,6 @@ from lictor.control.policy_servers.states import (
     describe_active,
     describe_failed,
     describe_pending,
-    describe_rival,
-    sort_out,
 )
 from lictor.control.policy_servers.webhooks import PolicyWebhooks
 from lictor.control.webhooks.draft import WebhookEndpoint
@@ -88,7 +86,7 @@ class PolicyServerReconciler:
 
     async def reconcile(self) -> None:
         """Servers first, then webhooks, then what statuses say of both."""
-        policies, rivals = sort_out(self._list_policies())
+        policies = self._list_policies()
         servers, broken = self._read_servers()
         failures: list[LictorError] = []
         authority = await self._certificates.keep_authority() if servers else None
@@ -103,11 +101,11 @@ class PolicyServerReconciler:
                 )
         runs = await ask_pods(runs, workloads)
         placement = Placement(runs, servers, broken, authority)
-        states, changed = await self._place_all(policies, rivals, placement, failures)
+        states, changed = await self._place_all(policies, placement, failures)
         changed |= await self._sweep(policies)
         if changed:
             await asyncio.sleep(self._spread)
-        await self._write_policy_statuses([*policies, *rivals], states, failures)
+        await self._write_policy_statuses(policies, states, failures)
         await self._write_server_statuses(servers, broken, runs, policies)
         if any(run.waiting for run in runs.values()) or any(
             state.is_waiting for state in states.values()
@@ -231,7 +229,6 @@ class PolicyServerReconciler:
     async def _place_all(
         self,
         policies: Iterable[BoundPolicy],
-        rivals: Iterable[BoundPolicy],
         placement: Placement,
         failures: list[LictorError],
     ) -> tuple[dict[str, ServedState], bool]:
@@ -243,13 +240,6 @@ class PolicyServerReconciler:
                 state, written = await self._place(policy, placement)
                 states[policy.stored.uid] = state
                 changed |= written
-            except LictorError as error:
-                failures.append(error)
-        for rival in rivals:
-            stored = rival.stored
-            states[stored.uid] = describe_rival(rival)
-            try:
-                await self._statuses.release(stored.resource, stored.document)
             except LictorError as error:
                 failures.append(error)
         return states, changed
@@ -271,13 +261,19 @@ class PolicyServerReconciler:
             return describe_pending("unknown", "NotAllowed", fault, is_served=False), removed
         endpoint, wait = self._find_answerer(policy, placement)
         mode = policy.binding.mode.value
-        if wait is not None or endpoint is None:
+        # A server refuses what a policy with invalid settings is about: it must be asked, also if
+        # the policy is new. Kubewarden does the same.
+        refuses = wait is not None and wait.is_final and not self.webhooks.list_services(name)
+        if endpoint is None or (wait is not None and not refuses):
             return self._describe_wait(policy, wait or LoadWait(""), endpoint), False
         await self._statuses.hold(stored.resource, stored.document)
         try:
-            return describe_active(mode), await self.webhooks.write(policy.binding, endpoint)
+            written = await self.webhooks.write(policy.binding, endpoint)
         except LictorError as error:
             return describe_pending(mode, "WebhookRefused", str(error), is_served=True), False
+        if wait is not None:
+            return describe_failed(mode, wait, is_asked=True), written
+        return describe_active(mode), written
 
     def _find_answerer(
         self, policy: BoundPolicy, placement: Placement
@@ -287,8 +283,7 @@ class PolicyServerReconciler:
         if policy.stored.record is None:
             return None, LoadWait("the policy cannot be read")
         if run is None:
-            endpoint, waiting = self._own.find_endpoint(policy.stored)
-            return endpoint, LoadWait(waiting) if waiting else None
+            return self._own.find_endpoint(policy.stored)
         wait = run.find_wait(policy.binding.unique_name)
         return self._find_endpoint(run, placement), wait
 

@@ -20,6 +20,7 @@ from lictor.families.kubewarden.policy_server import (
     SERVER_LABEL,
     PolicyServer,
 )
+from lictor.http.addresses import Destination, open_stream
 from lictor.http.client import ClientConnection, write_head
 from lictor.model.finding import Severity
 from lictor.raw import JsonObject
@@ -31,7 +32,6 @@ _OVER = ("Succeeded", "Failed")
 # What they say is asked on their port for probes, and can do no harm: what is not loaded refuses.
 _AT_ONCE = 8
 _MOST_BYTES = 4 * 1024 * 1024
-_MAX_HEAD = 16 * 1024
 # For one Pod, and for all of a run.
 _POD_SECONDS, _ALL_SECONDS = 3.0, 10.0
 
@@ -130,21 +130,26 @@ class OwnServer:
         self._find_address = find_address
         self._healthy = healthy
 
-    def find_endpoint(self, policy: StoredPolicy) -> tuple[WebhookEndpoint | None, str]:
-        """Where the API server may ask about a policy; else why it may not yet."""
+    def find_endpoint(
+        self, policy: StoredPolicy
+    ) -> tuple[WebhookEndpoint | None, "LoadWait | None"]:
+        """Where the API server may ask about a policy, and why it may not yet."""
         if not self._healthy():
-            return None, "the webhooks of lictor, which is the default server, do not answer"
+            why = "the webhooks of lictor, which is the default server, do not answer"
+            return None, LoadWait(why)
         try:
             address = self._find_address()
         except LookupFailedError as error:
-            return None, str(error)
+            return None, LoadWait(str(error))
         return address, self._find_fault(policy)
 
-    def _find_fault(self, policy: StoredPolicy) -> str:
+    def _find_fault(self, policy: StoredPolicy) -> "LoadWait | None":
         if policy.record is None:
             errors = [each for each in policy.problems if each.severity is Severity.ERROR]
-            return errors[0].message if errors else "the policy cannot be read"
-        return self._store.find_reason(policy)
+            return LoadWait(errors[0].message if errors else "the policy cannot be read")
+        reason = self._store.find_reason(policy)
+        is_final = bool(reason) and self._store.has_invalid_settings(policy)
+        return LoadWait(reason, refuses=is_final, is_final=is_final) if reason else None
 
 
 class LoadWait(msgspec.Struct, frozen=True):
@@ -222,8 +227,7 @@ class PodQuestions:
 async def _fetch(address: str, port: int) -> LoadReport:
     # Nothing but an address: no name is looked up, and no proxy asked.
     ipaddress.ip_address(address)
-    reader, writer = await asyncio.open_connection(address, port, limit=_MAX_HEAD)
-    connection = ClientConnection(reader, writer)
+    connection = ClientConnection(*await open_stream(Destination(address, port)))
     try:
         host = f"[{address}]" if ":" in address else address
         headers = (("host", f"{host}:{port}"), ("connection", "close"))

@@ -1,7 +1,7 @@
 """Where is a policy served, can it be asked there, and what do the statuses say of that?"""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 
@@ -247,33 +247,6 @@ class Placement(msgspec.Struct, frozen=True):
             why = f"there is no PolicyServer {server}"
             return describe_absent(PolicyStage.UNSCHEDULED, "PolicyServerNotFound", why)
         return None
-
-
-def sort_out(found: Iterable[BoundPolicy]) -> tuple[list[BoundPolicy], list[BoundPolicy]]:
-    """Of policies with the same unique name the oldest is served; the others come second."""
-    first: dict[str, BoundPolicy] = {}
-    rivals: list[BoundPolicy] = []
-    for policy in sorted(found, key=_age):
-        name = policy.binding.unique_name
-        if name in first:
-            rivals.append(policy)
-        else:
-            first[name] = policy
-    return list(first.values()), rivals
-
-
-def _age(policy: BoundPolicy) -> tuple[str, str]:
-    created = policy.stored.document["metadata"].get("creationTimestamp")
-    return str(created or ""), policy.stored.uid
-
-
-def describe_rival(policy: BoundPolicy) -> ServedState:
-    """The status of a policy whose name is taken."""
-    why = (
-        f"another policy has the unique name {policy.binding.unique_name} as well: "
-        "give this one another name"
-    )
-    return describe_pending("unknown", "NameTaken", why, is_served=False)
 
 
 class ServerStatusWriter:

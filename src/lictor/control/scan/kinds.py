@@ -16,7 +16,7 @@ from lictor.control.scan.kind import KindScan, ScanContext, check_mark, read_mar
 from lictor.control.scan.plan import KindPlan, ScanPlan
 from lictor.control.scan.progress import ScannedObjects, ScanProgress
 from lictor.errors import ApiError, NotFoundError
-from lictor.model.request import Request
+from lictor.model.request import BOOKKEEPING_KINDS, Request
 from lictor.model.result import PolicyRef, Result, Verdict
 from lictor.raw import JsonObject
 from lictor.report.events import EventOptions, EventSource, build_events
@@ -77,22 +77,8 @@ _PAGE = 500
 _PAGE_OF_WHOLE = 50
 _PAUSE = 2.0
 _LONGEST_PAUSE = 30.0
-# Kinds that change all the time, or that we write: they are never scanned.
-_NOISE = frozenset(
-    (
-        ("", "Event"),
-        ("events.k8s.io", "Event"),
-        ("coordination.k8s.io", "Lease"),
-        ("discovery.k8s.io", "EndpointSlice"),
-        ("wgpolicyk8s.io", "PolicyReport"),
-        ("wgpolicyk8s.io", "ClusterPolicyReport"),
-        ("openreports.io", "Report"),
-        ("openreports.io", "ClusterReport"),
-        ("reports.kyverno.io", "EphemeralReport"),
-        ("reports.kyverno.io", "ClusterEphemeralReport"),
-        ("kyverno.io", "UpdateRequest"),
-    )
-)
+# Kinds that change all the time, or that controllers write: they are never scanned.
+_UNSCANNED = BOOKKEEPING_KINDS | {("discovery.k8s.io", "EndpointSlice")}
 
 
 class Scanner:
@@ -177,7 +163,7 @@ class Scanner:
         """Scan with these policies from now on; returns the kinds that are no longer scanned."""
         kinds = await self._list_kinds()
         wanted = plan.for_kinds(
-            tuple(each for each in kinds if (each.group, each.kind) not in _NOISE)
+            tuple(each for each in kinds if (each.group, each.kind) not in _UNSCANNED)
         )
         gone = frozenset(self._scans) - frozenset(wanted)
         for resource in gone:

@@ -8,6 +8,7 @@ from itertools import product
 import msgspec
 
 from lictor.cluster.client import Client
+from lictor.cluster.compile_trial import find_reason
 from lictor.cluster.metrics import POLICY_CHANGES, label_policy, open_counter
 from lictor.cluster.rbac import Access, AccessCheck, ask_api_server, remember_answers
 from lictor.cluster.routes import is_served
@@ -110,7 +111,7 @@ class PolicyFaults:
         self._store = store
         self._known: dict[str, tuple[int, tuple[str, ...]]] = {}
 
-    def find(self, policy: StoredPolicy) -> tuple[str, ...]:
+    async def find(self, policy: StoredPolicy) -> tuple[str, ...]:
         """What is wrong with a policy; nothing where it is fine."""
         reason = self._store.find_reason(policy)
         if reason:
@@ -118,9 +119,14 @@ class PolicyFaults:
         known = self._known.get(policy.uid)
         if known is not None and known[0] == policy.generation:
             return known[1]
-        found = _find_faults(policy, self._store.names)
+        # The helper tells whether looking stays within limits; even so it may take seconds.
+        reason = await find_reason(policy.document)
+        found = (reason,) if reason else await self._look(policy)
         self._known[policy.uid] = (policy.generation, found)
         return found
+
+    async def _look(self, policy: StoredPolicy) -> tuple[str, ...]:
+        return await asyncio.to_thread(_find_faults, policy, self._store.names)
 
     def forget(self, live: set[str]) -> None:
         """Keep only what is known of policies that are still there, by uid."""
@@ -166,7 +172,7 @@ class StatusFacts(msgspec.Struct, frozen=True):
         return PolicyFacts(
             webhook=is_ready if policy.admission or not is_ready else None,
             refusal=self.webhooks.refused.get(identify_policy(policy), ""),
-            problems=self.faults.find(policy),
+            problems=await self.faults.find(policy),
             lacking=await self._find_lacking(policy),
             native=self.native.find(policy.uid),
         )

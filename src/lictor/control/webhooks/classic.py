@@ -30,6 +30,7 @@ from lictor.control.webhooks.rules import (
     select_labels,
     select_namespaces,
 )
+from lictor.kubernetes.resource_names import guess_plurals
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
 from lictor.raw import JsonObject
@@ -138,7 +139,7 @@ def _complete(
 def list_entries(
     policy: StoredPolicy, context: DraftContext, *, mutating: bool
 ) -> Iterator[RuleEntry]:
-    """Operations and resources of a policy. A kind that the cluster has not stands for none."""
+    """Operations and resources of a policy."""
     for text, operations in find_shared_match(policy, mutating=mutating).kinds.items():
         for group, version, resource, subresource, scope in _resolve(text, policy, context):
             for operation in operations:
@@ -155,9 +156,16 @@ def _resolve(
         scope = _NAMESPACED if policy.namespace else ALL
         yield selector.group, selector.version, ALL, selector.subresource, scope
         return
-    for found in context.find(text):
+    known = tuple(context.find(text))
+    for found in known:
         scope = _NAMESPACED if found.namespaced else ALL
         yield found.group, found.version, found.resource, found.subresource, scope
+    if not known and not any(map(has_wildcard, (selector.kind, selector.subresource))):
+        # Its CustomResourceDefinition may come later. The first object of the new kind must not be
+        # admitted before this configuration follows, so the resource gets its usual names now.
+        group, version = (ALL if has_wildcard(each) else each for each in patterns[:2])
+        for resource in guess_plurals(selector.kind):
+            yield group, version, resource, selector.subresource, ALL
 
 
 def _own_conditions(policy: StoredPolicy) -> list[JsonObject]:

@@ -158,7 +158,7 @@ def test_every_port_of_a_service_is_open(manifests):
             containers[component] = each["spec"]["template"]["spec"]["containers"]
     rules = {
         each["metadata"]["labels"]["app.kubernetes.io/component"]: {
-            port["port"] for port in each["spec"]["ingress"][0]["ports"]
+            port["port"] for rule in each["spec"]["ingress"] for port in rule["ports"]
         }
         for each in manifests
         if each["kind"] == "NetworkPolicy"
@@ -169,6 +169,22 @@ def test_every_port_of_a_service_is_open(manifests):
         targets = {port["targetPort"] for port in service["spec"]["ports"]}
         assert targets <= ports
         assert targets <= rules[component]
+
+
+@pytest.mark.parametrize("has_web", [True, False])
+def test_metrics_are_for_pods_of_the_cluster_only(*, has_web):
+    """Where an API server or a browser calls from cannot be said; who reads metrics can be."""
+    chosen = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "watch"}}}]
+    for given, expected in ((None, [{"namespaceSelector": {}}]), (chosen, chosen)):
+        values = {"web": {"enabled": has_web}}
+        if given is not None:
+            values["global"] = {"metricsFrom": given}
+        made = [each for each in install(values=values) if each["kind"] == "NetworkPolicy"]
+        assert len(made) == (5 if has_web else 4)
+        for rule in (rule for each in made for rule in each["spec"]["ingress"]):
+            ports = {port["port"] for port in rule["ports"]}
+            assert ports <= {8000, 8001} or ports <= {8443, 9443}
+            assert rule.get("from") == (expected if ports <= {8000, 8001} else None)
 
 
 # --- what Pods may do to their node

@@ -43,7 +43,7 @@ def test_the_page_reads_and_asks_and_does_nothing_else():
     ]
 
 
-@pytest.mark.parametrize(("names", "granted"), [([], []), (["slack", "loki"], [["slack", "loki"]])])
+@pytest.mark.parametrize(("names", "granted"), [([], []), (["slack", "siem"], [["slack", "siem"]])])
 def test_secrets_of_notifications_are_read_one_by_one(names, granted):
     settings = {"configMapName": "told", "secretNames": names}
     role = find("Role", values={"web": {"notifications": settings}})

@@ -135,6 +135,39 @@ def test_what_would_not_work_as_before(tmp_path, capsys, documents, part, said):
     assert said in json.dumps(found[part])
 
 
+def generate(kind, api_version):
+    body = {"apiVersion": api_version, "kind": kind, "name": "made", "namespace": "shop"}
+    rule = {
+        "name": "make",
+        "match": {"any": [{"resources": {"kinds": ["Namespace"]}}]},
+        "generate": {**body, "synchronize": True, "data": {}},
+    }
+    metadata = {"name": "add-rolebinding"}
+    return {**POLICY, "metadata": metadata, "spec": {"background": False, "rules": [rule]}}
+
+
+ROLE_BINDING = generate("RoleBinding", "rbac.authorization.k8s.io/v1")
+
+
+def test_a_policy_without_a_right_that_it_needs_is_named_with_line_and_role(tmp_path, capsys):
+    found = migrate(tmp_path, capsys, CONFIG_MAP, ROLE_BINDING, expected=1)["report"]
+    [problem] = found["problems"]
+    assert (problem["kind"], problem["name"]) == ("ClusterPolicy", "add-rolebinding")
+    file, _, line = problem["place"].rpartition(":")
+    assert file == str(tmp_path / "kyverno.yaml")
+    lines = (tmp_path / "kyverno.yaml").read_text().splitlines()
+    assert lines[int(line) - 1].strip() == "- generate:"
+    role = json.loads(problem["message"].partition("apply this one: ")[2])
+    assert role["rules"][0]["resources"] == ["rolebindings"]
+    # With that role, nothing is missing.
+    migrate(tmp_path, capsys, CONFIG_MAP, ROLE_BINDING, role)
+
+
+def test_rights_that_lictor_has_by_itself_are_not_missing(tmp_path, capsys):
+    policy = generate("NetworkPolicy", "networking.k8s.io/v1")
+    assert migrate(tmp_path, capsys, CONFIG_MAP, policy)["report"]["problems"] == []
+
+
 def test_who_would_bring_kyverno_back_is_named(tmp_path, capsys):
     marks = {"meta.helm.sh/release-name": "policies"}
     said = migrate(tmp_path, capsys, make_deployment(annotations=marks))
@@ -166,9 +199,10 @@ def test_rights_that_go_and_objects_that_nothing_uses_are_named(tmp_path, capsys
     assert said["unused"] == ["cronjob.batch/tidy"]
 
 
-def test_nothing_of_kyverno_is_no_good_news(tmp_path, capsys):
+@pytest.mark.parametrize("text", ["", "---\n", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"])
+def test_nothing_of_kyverno_is_no_good_news(tmp_path, capsys, text):
     file = tmp_path / "pod.yaml"
-    file.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")
+    file.write_text(text)
     assert exit_codes.run(["migrate", str(file)]) == 2
     assert "nothing of Kyverno's was found" in capsys.readouterr().err
 
