@@ -169,24 +169,6 @@ class ShownException(msgspec.Struct, frozen=True):
     hidden: int
 
 
-class PolicyImpact(msgspec.Struct, frozen=True):
-    """What a policy that is not in force would say of what is there.
-
-    An empty list means "nothing to object to" only where `problems` is empty, too.
-    """
-
-    # Failures and errors, the worst first; `warn` is what the policy would change.
-    rows: tuple[ReportedResult, ...]
-    # Objects that were judged.
-    judged: int
-    # How many objects have each status; `rows` may be fewer.
-    counts: Mapping[str, int]
-    # What could not be read or compiled, and why.
-    problems: tuple[str, ...] = ()
-    # Objects that could not be deleted any more.
-    undeletable: int = 0
-
-
 class ExportFormat(StrEnum):
     """How results leave the page."""
 

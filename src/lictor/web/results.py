@@ -96,13 +96,18 @@ class ResultIndex:
 
     # --- what comes in
 
-    def put_report(self, cluster: str, report: JsonObject) -> None:
-        """A report of wgpolicyk8s.io or openreports.io is there, new or changed."""
+    def put_report(
+        self, cluster: str, report: JsonObject, *, limit: int | None = _MOST_OF_REPORT
+    ) -> None:
+        """A report of wgpolicyk8s.io or openreports.io is there, new or changed.
+
+        `limit`: how many results are read of it; None for all, where no request waits meanwhile.
+        """
         key = cluster, name_report(report)
         stored = self._reports.get(key)
         before = [self._rows.read(row) for row in stored.rows] if stored is not None else []
         # Reading takes time that others wait: a small report can name very many resources.
-        after = list(islice(read_report(cluster, report, self._texts), _MOST_OF_REPORT))
+        after = list(islice(read_report(cluster, report, self._texts), limit))
         left_out = max(count_results(report) - len(after), 0)
         if stored is not None and before == after:
             return

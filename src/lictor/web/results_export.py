@@ -19,8 +19,9 @@ _COLUMNS = tuple(
 )
 _read_columns = attrgetter(*_COLUMNS)
 _HEADER = (*_COLUMNS, "timestamp", "properties")
-# A spreadsheet takes a cell that begins so for a formula, and runs it.
-_FORMULA = frozenset("=+-@\t\r")
+# A spreadsheet takes a cell that begins so for a formula, and runs it; also in full width (as some
+# keyboards write them), and after what it leaves out: spaces, controls and invisible marks.
+_FORMULA = frozenset("=+-@\uff1d\uff0b\uff0d\uff20\u2212")
 
 
 def export_results(results: Iterable[ReportedResult], form: ExportFormat) -> Iterator[bytes]:
@@ -43,14 +44,20 @@ def _write_csv(results: Iterable[ReportedResult]) -> Iterator[bytes]:
 
 def _render_csv(rows: Iterable[Iterable[str]]) -> bytes:
     text = io.StringIO()
-    csv.writer(text).writerows(rows)
+    # In quotes where a spreadsheet may separate cells by something else than commas, too.
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows(rows)
     return text.getvalue().encode()
 
 
 def _list_cells(result: ReportedResult) -> list[str]:
     properties = "; ".join(f"{name}={value}" for name, value in result.properties.items())
     cells = (*map(str, _read_columns(result)), _write_time(result.timestamp), properties)
-    return [f"'{cell}" if cell[:1] in _FORMULA else cell for cell in cells]
+    return [f"'{cell}" if _is_risky(cell[:1]) else cell for cell in cells]
+
+
+def _is_risky(first: str) -> bool:
+    """Whatever a cell begins with that is no visible sign may be followed by a formula."""
+    return first in _FORMULA or first == " " or bool(first and not first.isprintable())
 
 
 @lru_cache(maxsize=1024)

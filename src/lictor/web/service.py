@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A policy to preview is the largest thing that comes.
-_MOST_BYTES: Final = 512 * 1024
+# A form to sign in is the largest thing that comes.
+_MOST_BYTES: Final = 64 * 1024
 # Of all requests together: who has not signed in can send them as well.
 _MOST_HELD: Final = 16 * 1024 * 1024
 _MOST_CONNECTIONS: Final = 768
@@ -122,7 +122,7 @@ class PageServer:
         return reports
 
     def _find_config(self, _: Viewer, cluster: str) -> ClusterConfig | None:
-        """With whose rights a policy is tried: those of who asks, never those of the page."""
+        """With whose rights an object is read again: those of who asks, never those of the page."""
         config = self._configs[cluster]
         if not self._options.asks_users:
             return config

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ class Got:
     target: str
     headers: dict[str, str]
     body: bytes
+    at: float = field(default_factory=time.monotonic)
 
     @property
     def json(self) -> Json:
@@ -65,7 +67,7 @@ class TargetServer:
         self._server.shutdown()
         self._server.server_close()
 
-    async def wait_for(self, number: int, seconds: float = 8.0) -> list[Got]:
+    async def wait_for(self, number: int, seconds: float = 60.0) -> list[Got]:
         """Until so many requests have come."""
         async with asyncio.timeout(seconds):
             while len(self.got) < number:  # noqa: ASYNC110

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-import orjson
 import pytest
 from notification_server import make_result
 
@@ -11,11 +10,9 @@ from lictor.web.notifications.messages import (
     SHOWN_IN_CHAT,
     NotificationBatch,
     build_cloud_event,
-    build_loki,
     build_slack,
     build_teams,
     encode_json,
-    encode_lines,
 )
 from lictor.web.notifications.notifier import compile_filter
 from lictor.web.notifications.settings import NotificationFilter
@@ -125,35 +122,12 @@ def test_chat_messages_stay_within_limits(build: Json) -> None:
     assert len(encode_json(message)) < 28_000
 
 
-def test_loki_gets_few_streams_and_lines_in_order() -> None:
-    rows = [make_result(f"pod-{i}") for i in range(3)]
-    rows.append(make_result("other", namespace="team-b", severity=""))
-    push = build_loki(batch(*rows), {"stage": "prod"})
-    first, second = push["streams"]
-    assert first["stream"] == {
-        "app": "lictor", "cluster": "prod", "source": "kyverno", "status": "fail",
-        "severity": "high", "namespace": "team-a", "stage": "prod",
-    }  # fmt: skip
-    assert second["stream"]["namespace"] == "team-b"
-    assert "severity" not in second["stream"]
-    moments = [int(moment) for moment, _ in first["values"]]
-    assert moments == sorted(set(moments))
-    assert moments[0] == int(NOW.timestamp()) * 10**9
-    assert orjson.loads(first["values"][2][1])["resource"]["name"] == "pod-2"
-
-
-def test_lines_of_an_object_are_events() -> None:
-    lines = encode_lines(batch(make_result("a"), hostile()), "").splitlines()
-    assert [orjson.loads(line)["specversion"] for line in lines] == ["1.0", "1.0"]
-
-
 def test_half_a_character_is_no_obstacle() -> None:
     broken = make_result("\ud800", message="\udfff", cluster="\udc00", policy="\ud800")
     page = "https://lictor.example.com"
-    assert encode_lines(batch(broken), page)
+    assert encode_json(build_cloud_event(broken, page))
     assert encode_json(build_slack(batch(broken), page))
     assert encode_json(build_teams(batch(broken), page))
-    assert encode_json(build_loki(batch(broken), {}, page))
 
 
 @pytest.mark.parametrize(

@@ -37,16 +37,10 @@ targets:
   maxPerMinute: 6
 - name: office
   teams: {urlFrom: {file: /secrets/teams}}
-- name: logs
-  loki: {url: "http://loki:3100", tenant: platform, labels: {stage: prod}}
-- name: archive
-  s3: {bucket: reports, region: eu-central-1, prefix: lictor/}
 """
     )
     settings = load_notifications(path)
-    assert [target.name for target in settings.targets] == [
-        "siem", "chat", "office", "logs", "archive",
-    ]  # fmt: skip
+    assert [target.name for target in settings.targets] == ["siem", "chat", "office"]
     assert settings.repeat_after == "30m"
     slack = settings.targets[1].slack
     assert slack is not None
@@ -63,7 +57,7 @@ targets:
         (b"targest: []\n", 'did you mean "targets"'),
         (target("  slack: {}"), 'required field "urlFrom" is missing'),
         (target("  slack: {url: https://hooks.example.com/x}"), 'unknown field "url"'),
-        (target(""), "exactly one of webhook, slack, teams, loki and s3"),
+        (target(""), "exactly one of webhook, slack and teams"),
         (target(f"{SLACK}\n  webhook: {{url: https://a.example.com}}"), "exactly one of"),
         (target(SLACK, "Chat_1"), "file:2:3: targets[0].name: must be 1 to 40"),
         (target(f"{SLACK}\n- name: chat\n{SLACK}"), 'another target is named "chat" too'),
@@ -84,13 +78,6 @@ targets:
             target("  webhook: {url: https://a.example.com, headers: {Host: b}}"),
             "is no header that can be set here",
         ),
-        (target("  loki: {url: http://loki, username: me}"), "username and passwordFrom"),
-        (target("  loki: {url: http://loki, labels: {a-b: c}}"), "is no name of a label"),
-        (target("  s3: {bucket: A/B, region: eu-west-1}"), "is no name of a bucket"),
-        (target("  s3: {bucket: abc, region: 'eu west'}"), "is no region"),
-        (target("  s3: {bucket: abc, region: x, accessKeyIdFrom: {file: /k}}"), "go together"),
-        (target("  s3: {bucket: abc, region: x, endpoint: http://h/p}"), "without a path"),
-        (target("  s3: {bucket: abc, region: x, kmsKeyId: k}"), "serverSideEncryption"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(text: bytes, message: str) -> None:

@@ -6,7 +6,6 @@ import pytest
 from web_reports import entry, report, see_all, see_namespaces
 
 from lictor.errors import LoadError, UsageError
-from lictor.web import results
 from lictor.web.records import ResultChange, ResultFilter, Viewer
 from lictor.web.results import ResultIndex
 
@@ -265,10 +264,10 @@ def test_one_namespace_does_not_push_out_others() -> None:
     assert list_names(index, ALL, see_namespaces("loud")) == ["b:p0", "b:p1"]
 
 
-def test_a_small_report_with_very_many_resources(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "_MOST_OF_REPORT", 100)
+def test_a_small_report_with_very_many_resources() -> None:
     index = ResultIndex()
-    index.put_report("here", report("a", "n", *[entry("p", "fail", resources=[{}] * 90)] * 3))
+    many = report("a", "n", *[entry("p", "fail", resources=[{}] * 90)] * 3)
+    index.put_report("here", many, limit=100)
     assert (len(index), index.left_out) == (100, 170)
 
 

@@ -39,7 +39,27 @@ def test_many_results_come_in_pieces_and_none_is_lost() -> None:
 
 
 def test_no_cell_is_a_formula_and_no_text_ends_its_cell() -> None:
-    for bad in ("=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"):
+    usual = (
+        "=cmd|' /C calc'!A0",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "\t=1",
+        "\r=1",
+        " =1",
+        "\n=1",
+        "\u00a0=1",
+    )
+    for bad in (
+        *usual,
+        "\uff1d1",
+        "\uff0b1",
+        "\uff0d1",
+        "\uff201",
+        "\ufeff=1",
+        "\u200b=1",
+        "\x1f=1",
+    ):
         index = make_index(1, message=bad, source=bad, properties={"=1": bad})
         (row,) = csv.DictReader(io.StringIO(render(index, ExportFormat.CSV)))
         assert row["message"] == f"'{bad}"

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from web_reports import entry, report, see_all, see_namespaces
 
-from lictor.errors import LoadError, UsageError
+from lictor.errors import LoadError
 from lictor.families.registry import Role
 from lictor.report.yaml_text import render_yaml
-from lictor.web import results
 from lictor.web.policies import PolicyTexts, find_kind
 from lictor.web.records import ExportFormat, ResultFilter
 from lictor.web.results_export import export_results
@@ -185,11 +184,19 @@ def test_exceptions_say_what_they_hide_and_when_they_end(tmp_path: Path) -> None
     assert [each.name for each in seen] == ["cel"]
 
 
-def test_results_without_room_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "_MOST_OF_REPORT", 1)
+def test_a_report_in_a_file_is_read_as_a_whole(tmp_path: Path) -> None:
+    """`apply -p` writes one report, however many results there are."""
     file = tmp_path / "all.json"
-    file.write_text(json.dumps(report("web", "shop", entry("a", "fail"), entry("b", "fail"))))
-    assert "some are not shown" in read_report_files([str(file)]).list_problems()[0]
+    file.write_text(json.dumps(report("web", "shop", *[entry("a", "fail")] * 50_001)))
+    state = read_report_files([str(file)])
+    assert (len(state.results), state.list_problems()) == (50_001, ())
+
+
+def test_a_page_says_how_many_results_it_does_not_show() -> None:
+    state = PageData(("here",))
+    many = report("web", "shop", *[entry("a", "fail")] * 1_200)
+    state.results.put_report("here", many, limit=200)
+    assert state.list_problems()[0].startswith("1,000 of 1,200 results are not shown")
 
 
 def test_exceptions_of_strangers_have_bounds(tmp_path: Path) -> None:
@@ -243,12 +250,6 @@ def test_namespaces_are_those_that_are_there_and_those_of_reports(tmp_path: Path
     state, path = read_all(tmp_path)
     assert state.list_namespaces(path, see_all(path)) == ["quiet", "shop"]
     assert state.list_namespaces(path, see_namespaces("shop", cluster=path)) == ["shop"]
-
-
-def test_there_is_nothing_to_try_a_policy_on(tmp_path: Path) -> None:
-    state, path = read_all(tmp_path)
-    with pytest.raises(UsageError, match="only on a cluster"):
-        asyncio.run(state.preview(path, POLICY, see_all(path)))
 
 
 def test_a_large_file_is_read_in_pieces(tmp_path: Path) -> None:

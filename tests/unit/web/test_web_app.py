@@ -195,6 +195,35 @@ def test_other_sites_cannot_sign_anybody_in_or_out(site):
     assert site.get()[0].status == 200
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x_forwarded_user": "of-red"},
+        {"x_remote_user": "of-red", "x_forwarded_email": "of-red"},
+        {"x_ssl_client_s_dn": "CN=red", "x_ssl_client_verify": "SUCCESS"},
+        {"x_forwarded_client_cert": "Subject=CN=red"},
+        {"x_forwarded_authorization": "Bearer of-red"},
+        {"impersonate_user": "red"},
+    ],
+)
+def test_headers_of_proxies_sign_nobody_in(site, headers):
+    reply, body = site.get("/results", **headers)
+    assert reply.status == 401
+    assert b"red-policy" not in body
+
+
+def test_headers_of_proxies_change_neither_the_host_nor_who_is_counted(site):
+    forged = {"x_forwarded_host": "localhost", "forwarded": "host=localhost"}
+    assert site.get("/", host="evil.example", **forged)[0].status == 421
+    sent = {"origin": "https://evil.example", "x_forwarded_host": "evil.example"}
+    reply, _ = site.send("POST", "/sign-in", b"token=of-red&back=/", **sent)
+    assert reply.status == 403
+    for number in range(25):
+        reply, _ = site.get("/", authorization="Bearer no", x_forwarded_for=f"10.1.1.{number}")
+    assert reply.status == 429
+    assert b"evil.example" not in b"".join(value for _, value in reply.headers)
+
+
 def test_a_link_signs_nobody_in(site):
     for path in ("/?key=of-red", "/results?key=of-red"):
         reply, _ = site.get(path, sec_fetch_site="cross-site", sec_fetch_mode="navigate")
@@ -255,6 +284,7 @@ def test_exports(site):
     ]
     assert json.loads(site.get("/results.json?policy=none")[1]) == []
     assert site.get("/results.csv?within=never")[0].status == 400
+    assert site.get("/results.csv?stauts=fail")[0].status == 400
 
 
 def test_nobody_keeps_others_from_exporting(site):

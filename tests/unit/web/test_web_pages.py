@@ -21,7 +21,6 @@ from lictor.web.pages.render import render_page
 from lictor.web.pages.words import describe_distance, render_share
 from lictor.web.records import (
     Board,
-    PolicyImpact,
     ReportedResult,
     ResultFilter,
     TotalsPoint,
@@ -66,13 +65,6 @@ class TriedData(PageData):
 
     async def find_failure(self, result: ReportedResult, viewer: Viewer) -> Failure | None:
         return Failure("/metadata/labels/team", expected="?*", found=None)
-
-    def can_preview(self) -> bool:
-        return True
-
-    async def preview(self, cluster: str, text: str, viewer: Viewer) -> PolicyImpact:
-        rows = self.results.select(ResultFilter(statuses=("fail",)), viewer).rows
-        return PolicyImpact(rows, 3, {"fail": len(rows), "pass": 1}, ("Secrets: not readable",))
 
 
 @pytest.fixture
@@ -129,7 +121,6 @@ def read_text(page: WebPage) -> str:
         ("/resource?namespace=shop&kind=Pod&name=web", ["Pod web", "in shop", "2 results"]),
         ("/exceptions", ["1 exception", "shop/ old-web", "labels labels-rule", "never"]),
         ("/history", ["The last changes"]),
-        ("/preview", ["Nothing is changed, and the policy is not kept."]),
         ("/print", ["Policy report", "shop 1", "labels says fail"]),
         ("/clusters", ["Policies in each cluster"]),
         ("/boards", ["There are no boards yet."]),
@@ -215,12 +206,32 @@ def test_advice_of_other_tools_is_shown(state: PageData) -> None:
         ("/results?within=soon", HTTPStatus.BAD_REQUEST),
         (f"/results?q={'x' * 501}", HTTPStatus.BAD_REQUEST),
         ("/results?labels=a==,,b", HTTPStatus.BAD_REQUEST),
-        ("/results?page=nine", HTTPStatus.OK),
-        ("/results?page=99999999999999999999", HTTPStatus.OK),
+        ("/results?page=nine", HTTPStatus.BAD_REQUEST),
+        ("/results?page=0", HTTPStatus.BAD_REQUEST),
+        ("/results?page=99999999999999999999", HTTPStatus.BAD_REQUEST),
+        ("/results?page=2", HTTPStatus.OK),
+        ("/results?status=fial", HTTPStatus.BAD_REQUEST),
+        ("/results?stauts=fail", HTTPStatus.BAD_REQUEST),
     ],
 )
 def test_wrong_addresses_are_told(state: PageData, address: str, status: HTTPStatus) -> None:
     assert show(state, address).status == status
+
+
+def test_an_unknown_parameter_is_answered_with_a_hint(state: PageData) -> None:
+    text = read_text(show(state, "/results?stauts=fail"))
+    assert "unknown parameter 'stauts'; did you mean 'status'?" in text
+
+
+class UnreadData(PageData):
+    """A state whose reports are still being read."""
+
+    def is_ready(self) -> bool:
+        return False
+
+
+def test_nothing_is_called_right_while_reports_are_being_read() -> None:
+    assert "Nothing is wrong" not in read_text(show(UnreadData(("here",)), "/"))
 
 
 def test_a_viewer_sees_what_they_may(state: PageData) -> None:
@@ -265,22 +276,6 @@ def test_hostile_reports_stay_text() -> None:
         assert "<img" not in body, address
         assert "\u202e" not in body, address
         assert page.body.encode(), address
-
-
-def test_preview_shows_gaps_and_asks_for_no_page_again(state: PageData) -> None:
-    page = show(state, "/preview", form={"policy": "kind: x"}, is_live=True)
-    text = read_text(page)
-    assert "It would say: 1 failed, 1 passed" in text
-    assert "What could not be judged Secrets: not readable" in text
-    assert "data-live" not in page.body
-    assert 'data-live="/live"' in show(state, "/results", is_live=True).body
-
-
-def test_files_cannot_be_tried_on() -> None:
-    data = PageData(("file",))
-    page = show(data, "/preview", form={"policy": "kind: x"})
-    assert "these reports are in files" in read_text(page)
-    assert ">Preview</a>" not in page.body
 
 
 def test_several_clusters_stand_side_by_side() -> None:

@@ -155,12 +155,6 @@ def encode_json(value: Json) -> bytes:
         return json.dumps(value).encode()
 
 
-def encode_lines(batch: NotificationBatch, page_url: str) -> bytes:
-    """One event a line."""
-    events = (encode_json(build_cloud_event(each, page_url)) for each in batch.results)
-    return b"\n".join(events) + b"\n"
-
-
 # --- chats
 
 
@@ -285,31 +279,3 @@ def _run_block(*runs: tuple[str, Mapping[str, Json]]) -> JsonObject:
     for index, (text, style) in enumerate(runs):
         inlines.append({"type": "TextRun", "text": f"  {text}" if index else text, **style})
     return {"type": "RichTextBlock", "inlines": inlines}
-
-
-# --- Loki
-
-
-def build_loki(
-    batch: NotificationBatch, labels: Mapping[str, str], page_url: str = ""
-) -> JsonObject:
-    """A push request: a stream for each set of labels, of which there are few by intent."""
-    streams: dict[tuple[tuple[str, str], ...], list[list[str]]] = {}
-    begin = int(batch.made_at.timestamp()) * 1_000_000_000
-    for index, result in enumerate(batch.results):
-        own = {
-            "app": "lictor",
-            "cluster": result.cluster,
-            "source": result.source,
-            "status": result.status,
-            "severity": result.severity,
-            "namespace": result.namespace,
-            **labels,
-        }
-        key = tuple((name, clean_text(value, 200)) for name, value in own.items() if value)
-        line = encode_json(
-            {**build_data(result, page_url), "timestamp": _write_time(result.timestamp)}
-        )
-        # A nanosecond apart: Loki keeps the order, and takes a line that comes twice for one.
-        streams.setdefault(key, []).append([str(begin + index), line.decode()])
-    return {"streams": [{"stream": dict(key), "values": rows} for key, rows in streams.items()]}

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import ssl
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -13,22 +12,22 @@ from urllib.parse import urlsplit
 import msgspec
 
 from lictor.errors import LookupFailedError, UndeliveredError
+from lictor.http.addresses import Destination, check_host, open_stream
 from lictor.http.client import ClientConnection, ClientResponse, HttpClientError, write_head
+from lictor.lang.networks import METADATA
 from lictor.registry.dialing import Proxy, ProxyChoice, open_tunnel
 from lictor.release import VERSION
 from lictor.web.notifications.settings import find_url_fault
 
 _STEP_SECONDS = 10.0
 _WHOLE_SECONDS = 30.0
-_MAX_HEAD = 64 * 1024
 # Nobody reads more of an answer than its beginning.
 _MOST_BYTES = 64 * 1024
 _LONGEST_PAUSE = 600.0
 # What comes to be right without our sending anything else: rights, addresses, limits.
 _LATER = frozenset((401, 403, 404, 407, 408, 409, 410, 421, 423, 425, 429))
 _DENIED = frozenset((401, 403))
-# The words in which Slack and S3 say what is wrong; other text could repeat what we sent.
-_REASON = re.compile(rb"<Code>([A-Za-z]{3,60})</Code>")
+# The words in which Slack says what is wrong; other text could repeat what we sent.
 _REASONS = frozenset(
     (
         "action_prohibited", "channel_is_archived", "channel_not_found", "invalid_blocks",
@@ -115,21 +114,11 @@ class RequestSender:
     ) -> ClientConnection:
         async with asyncio.timeout(_STEP_SECONDS):
             if proxy is None:
-                reader, writer = await asyncio.open_connection(
-                    *server,
-                    limit=_MAX_HEAD,
-                    ssl=context,
-                    server_hostname=server[0] if context else None,
-                )
-                return ClientConnection(reader, writer)
-            reader, writer = await asyncio.open_connection(proxy.host, proxy.port, limit=_MAX_HEAD)
+                return ClientConnection(*await open_stream(Destination(*server, context)))
+            check_host(server[0], METADATA)
+            reader, writer = await open_stream(Destination(proxy.host, proxy.port))
             if context is not None:
-                try:
-                    await open_tunnel(reader, writer, server, proxy)
-                    await writer.start_tls(context, server_hostname=server[0])
-                except BaseException:
-                    writer.transport.abort()
-                    raise
+                await open_tunnel(reader, writer, server, proxy, context)
             return ClientConnection(reader, writer)
 
     def _find_context(self, authority: str) -> ssl.SSLContext:
@@ -177,9 +166,8 @@ def _describe(status: int) -> str:
 
 
 def _find_reason(body: bytes) -> str:
-    found = _REASON.search(body)
-    word = found[1].decode() if found else body[:60].decode("ascii", errors="replace").strip()
-    return f" ({word})" if found or word in _REASONS else ""
+    word = body[:60].decode("ascii", errors="replace").strip()
+    return f" ({word})" if word in _REASONS else ""
 
 
 def _read_pause(text: str) -> float:

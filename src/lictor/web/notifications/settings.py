@@ -18,10 +18,7 @@ from lictor.raw import Json
 MOST_TARGETS = 16
 _LARGEST_FILE = 1024 * 1024
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_REGION = re.compile(r"[a-z0-9-]{1,40}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,99}")
 # They say how the message is read, and are ours to say.
 _OWN_HEADERS = frozenset(
     ("host", "content-length", "transfer-encoding", "connection", "content-type")
@@ -83,35 +80,7 @@ class TeamsTarget(msgspec.Struct, frozen=True, rename="camel"):
     url_from: SecretSource
 
 
-class LokiTarget(msgspec.Struct, frozen=True, rename="camel"):
-    """Loki, or what takes its push requests."""
-
-    url: str
-    tenant: str = ""
-    username: str = ""
-    password_from: SecretSource | None = None
-    token_from: SecretSource | None = None
-    labels: dict[str, str] = {}
-
-
-class S3Target(msgspec.Struct, frozen=True, rename="camel"):
-    """A bucket of Amazon's S3, or of a server that speaks its protocol."""
-
-    bucket: str
-    region: str
-    # Empty: Amazon's, for the region.
-    endpoint: str = ""
-    # The bucket in the path, not in the host's name; unset: for endpoints of others.
-    path_style: bool | None = None
-    prefix: str = ""
-    access_key_id_from: SecretSource | None = None
-    secret_access_key_from: SecretSource | None = None
-    session_token_from: SecretSource | None = None
-    server_side_encryption: Literal["", "AES256", "aws:kms"] = ""
-    kms_key_id: str = ""
-
-
-Destination: TypeAlias = WebhookTarget | SlackTarget | TeamsTarget | LokiTarget | S3Target
+Destination: TypeAlias = WebhookTarget | SlackTarget | TeamsTarget
 _MOST = 10_000
 
 
@@ -123,8 +92,6 @@ class NotificationTarget(msgspec.Struct, frozen=True, rename="camel"):
     webhook: WebhookTarget | None = None
     slack: SlackTarget | None = None
     teams: TeamsTarget | None = None
-    loki: LokiTarget | None = None
-    s3: S3Target | None = None
     # Unset: what suits the kind of target.
     max_per_minute: int | None = None
     batch_size: int | None = None
@@ -134,7 +101,7 @@ class NotificationTarget(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def destinations(self) -> list[Destination]:
-        all_kinds = (self.webhook, self.slack, self.teams, self.loki, self.s3)
+        all_kinds = (self.webhook, self.slack, self.teams)
         return [each for each in all_kinds if each is not None]
 
 
@@ -209,7 +176,7 @@ def _check_target(path: FieldPath, target: NotificationTarget) -> _Faults:
             "must be 1 to 40 lower-case letters, digits and hyphens, such as team-chat",
         )
     if len(target.destinations) != 1:
-        yield path, "must have exactly one of webhook, slack, teams, loki and s3"
+        yield path, "must have exactly one of webhook, slack and teams"
     for field, number in (
         ("maxPerMinute", target.max_per_minute),
         ("batchSize", target.batch_size),
@@ -257,58 +224,10 @@ def _check_chat(path: FieldPath, target: SlackTarget | TeamsTarget) -> _Faults:
     yield from _check_secret((*path, "urlFrom"), target.url_from)
 
 
-def _check_loki(path: FieldPath, target: LokiTarget) -> _Faults:
-    yield from _check_url((*path, "url"), target.url)
-    if bool(target.username) != (target.password_from is not None):
-        yield path, "username and passwordFrom go together"
-    if target.username and target.token_from is not None:
-        yield path, "must have either tokenFrom or username and passwordFrom"
-    for field, source in (("passwordFrom", target.password_from), ("tokenFrom", target.token_from)):
-        if source is not None:
-            yield from _check_secret((*path, field), source)
-    if not target.tenant.isprintable() or not target.tenant.isascii():
-        yield (*path, "tenant"), "must be printable ASCII"
-    for name in target.labels:
-        if not _LABEL.fullmatch(name):
-            yield (*path, "labels", name), "is no name of a label: letters, digits and _"
-
-
-def _check_s3(path: FieldPath, target: S3Target) -> _Faults:
-    if not _BUCKET.fullmatch(target.bucket) or ".." in target.bucket:
-        yield (*path, "bucket"), "is no name of a bucket"
-    if not _REGION.fullmatch(target.region):
-        yield (*path, "region"), "is no region; servers of others take us-east-1"
-    if target.endpoint:
-        yield from _check_url((*path, "endpoint"), target.endpoint)
-        if urlsplit(target.endpoint).path.strip("/"):
-            yield (*path, "endpoint"), "must be without a path; what comes first is the prefix"
-    if (target.access_key_id_from is None) != (target.secret_access_key_from is None):
-        yield path, "accessKeyIdFrom and secretAccessKeyFrom go together"
-    if target.session_token_from is not None and target.access_key_id_from is None:
-        yield (*path, "sessionTokenFrom"), "goes with accessKeyIdFrom and secretAccessKeyFrom"
-    yield from _check_object(path, target)
-
-
-def _check_object(path: FieldPath, target: S3Target) -> _Faults:
-    if target.kms_key_id and target.server_side_encryption != "aws:kms":
-        yield (*path, "kmsKeyId"), "goes with serverSideEncryption: aws:kms"
-    if not (target.prefix + target.kms_key_id).isprintable() or len(target.prefix) > 500:
-        yield (*path, "prefix"), "must be printable, and 500 characters at most"
-    for field, source in (
-        ("accessKeyIdFrom", target.access_key_id_from),
-        ("secretAccessKeyFrom", target.secret_access_key_from),
-        ("sessionTokenFrom", target.session_token_from),
-    ):
-        if source is not None:
-            yield from _check_secret((*path, field), source)
-
-
 _CHECKS: dict[type[Destination], tuple[str, Callable[[FieldPath, Json], _Faults]]] = {
     WebhookTarget: ("webhook", _check_webhook),
     SlackTarget: ("slack", _check_chat),
     TeamsTarget: ("teams", _check_chat),
-    LokiTarget: ("loki", _check_loki),
-    S3Target: ("s3", _check_s3),
 }
 
 

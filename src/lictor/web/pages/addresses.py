@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from urllib.parse import quote
 
-from lictor.web.records import ResultFilter
+from lictor.web.records import STATUSES, ResultFilter
 
 OVERVIEW = "/"
 RESULTS = "/results"
@@ -19,7 +20,6 @@ EXCEPTIONS = "/exceptions"
 CLUSTERS = "/clusters"
 BOARDS = "/boards"
 HISTORY = "/history"
-PREVIEW = "/preview"
 PRINT = "/print"
 # Not pages, but what pages lead to.
 LIVE = "/live"
@@ -48,15 +48,20 @@ LIST_PARTS: Mapping[str, str] = {
 }
 TEXT_PARTS: Mapping[str, str] = {"labels": "namespace_labels", "name": "name", "q": "text"}
 WITHIN = "within"
+PAGE = "page"
+# Of single pages: the place of a result, the order and the search of a list, the key to sign in.
+_OTHERS = ("at", "sort", "find", "key")
+_KNOWN = (*LIST_PARTS, *TEXT_PARTS, WITHIN, PAGE, *_OTHERS)
 _MOST_VALUES = 100
 _LONGEST = 500
 _SECONDS = {"m": 60, "h": 3600, "d": 86400}
 _WITHIN = re.compile(r"([0-9]{1,5})([mhd])")
+_PAGE = re.compile(r"[1-9][0-9]{0,6}")
 _PLAIN = "-._~/:,"
 
 
 def read_filter(query: Iterable[tuple[str, str]]) -> ResultFilter:
-    """The filter that an address asks for; what it does not know it leaves alone."""
+    """The filter that an address asks for."""
     lists: dict[str, list[str]] = {}
     texts: dict[str, str] = {}
     within = 0
@@ -115,11 +120,24 @@ def write_within(seconds: int) -> str:
 
 
 def find_unreadable(query: Iterable[tuple[str, str]]) -> list[str]:
-    """What an address asks for and no filter can say; a page tells it, rather than show more."""
-    wrong = [f"{key}: too long" for key, value in query if len(value) > _LONGEST]
-    wrong += [
-        f"within={value}: not of the form 30m, 24h or 7d"
-        for key, value in query
-        if key == WITHIN and value and not _WITHIN.fullmatch(value)
-    ]
-    return wrong
+    """What is invalid in an address; a page that ignored it would show more than was asked for."""
+    return [text for key, value in query if (text := _find_fault(key, value))]
+
+
+def _find_fault(key: str, value: str) -> str:
+    if key not in _KNOWN:
+        return f"unknown parameter {key[:50]!r}{_suggest(key, _KNOWN)}"
+    if len(value) > _LONGEST:
+        return f"{key}: longer than {_LONGEST} characters"
+    if key == WITHIN and value and not _WITHIN.fullmatch(value):
+        return f"within={value}: not of the form 30m, 24h or 7d"
+    if key == PAGE and not _PAGE.fullmatch(value):
+        return f"page={value[:20]}: expected a number from 1"
+    if key == "status" and value not in ("", NOTHING, *STATUSES):
+        return f"status={value[:20]}: expected one of {', '.join(STATUSES)}"
+    return ""
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    near = get_close_matches(word[:50], known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -30,7 +30,6 @@ _ENTRIES = (
     ("Clusters", addresses.CLUSTERS, (addresses.CLUSTERS,)),
     ("Boards", addresses.BOARDS, (addresses.BOARDS,)),
     ("History", addresses.HISTORY, (addresses.HISTORY,)),
-    ("Preview", addresses.PREVIEW, (addresses.PREVIEW,)),
 )
 
 
@@ -139,7 +138,6 @@ def _list_entries(context: PageContext) -> list[tuple[str, str, tuple[str, ...]]
     shown = {
         "Clusters": context.is_plural,
         "Boards": bool(context.request.boards),
-        "Preview": context.state.can_preview(),
     }
     return [entry for entry in _ENTRIES if shown.get(entry[0], True)]
 

@@ -1,4 +1,4 @@
-"""The pages beside the lists: boards, history, preview of a policy, print-out, signing in."""
+"""The pages beside the lists: boards, history, print-out, signing in."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -6,7 +6,6 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from lictor.errors import LictorError
 from lictor.web.markup import Html, element, join
 from lictor.web.pages import addresses
 from lictor.web.pages.charts import render_bar, render_plot
@@ -17,12 +16,10 @@ from lictor.web.pages.tables import (
     render_count,
     render_empty,
     render_heads,
-    render_results,
     shorten,
     sum_groups,
 )
 from lictor.web.pages.words import (
-    WRONG,
     count_things,
     describe_counts,
     format_moment,
@@ -34,7 +31,6 @@ from lictor.web.pages.words import (
 from lictor.web.records import (
     STATUSES,
     Board,
-    PolicyImpact,
     ReportedResult,
     ResultFilter,
     TotalsPoint,
@@ -124,104 +120,6 @@ def _render_points(points: Sequence[TotalsPoint]) -> Html:
     caption = element("caption", "Totals by time", class_="unseen")
     heads = render_heads(("Time",), [status.capitalize() for status in STATUSES])
     return element("table", caption, heads, element("tbody", rows), class_="points")
-
-
-# --- preview
-
-
-async def render_preview(context: PageContext) -> Section:
-    """A form for a policy, and what it would say of what is in the cluster."""
-    form = context.request.form
-    text = form.get("policy", "")
-    cluster = form.get("cluster") or next(iter(context.clusters), "")
-    outcome = await _try_policy(context, cluster, text) if text.strip() else None
-    content = join(
-        element("h1", "Preview"),
-        element(
-            "p",
-            "What would a policy say of what is in the cluster? Nothing is changed, and the policy "
-            "is not kept.",
-            class_="lead",
-        ),
-        _render_preview_form(context, cluster, text),
-        outcome,
-    )
-    return Section("Preview", content)
-
-
-def _render_preview_form(context: PageContext, cluster: str, text: str) -> Html:
-    options = [
-        element("option", name, value=name, selected=name == cluster) for name in context.clusters
-    ]
-    choice = element(
-        "label",
-        element("span", "Cluster"),
-        element("select", options, name="cluster"),
-        class_="field",
-    )
-    area = element(
-        "textarea",
-        text,
-        name="policy",
-        rows=18,
-        spellcheck="false",
-        required=True,
-        placeholder="apiVersion: kyverno.io/v1\nkind: ...",
-    )
-    return element(
-        "form",
-        element("label", element("span", "Policy, as YAML"), area, class_="field"),
-        choice if context.is_plural else None,
-        element("button", "Preview", type="submit", class_="primary"),
-        method="post",
-        action=context.link(addresses.PREVIEW),
-        class_="preview",
-    )
-
-
-async def _try_policy(context: PageContext, cluster: str, text: str) -> Html:
-    if cluster not in context.clusters:
-        return _render_problem("There is no such cluster.")
-    try:
-        impact = await context.state.preview(cluster, text, context.viewer)
-    except LictorError as error:
-        return _render_problem(str(error))
-    left = sum(impact.counts.get(status, 0) for status in WRONG) - len(impact.rows)
-    return element(
-        "section",
-        element("h2", f"It would say: {describe_counts(impact.counts)}"),
-        element("p", f"{count_things(impact.judged, 'object')} judged.", class_="quiet"),
-        render_bar(impact.counts),
-        _render_gaps(impact.problems) if impact.problems else None,
-        _render_impact(context, impact),
-        element("p", f"{format_number(left)} more are not shown.") if left > 0 else None,
-        class_="panel",
-        role="status",
-    )
-
-
-def _render_impact(context: PageContext, impact: PolicyImpact) -> Html | None:
-    if impact.rows:
-        return render_results(context, impact.rows, "Results of the preview", linked=False)
-    # With a gap, nothing found does not mean that nothing is wrong.
-    return None if impact.problems else render_empty("It has nothing to object to.")
-
-
-def _render_gaps(problems: Sequence[str]) -> Html:
-    items = [element("li", problem) for problem in problems]
-    return element(
-        "div", element("h3", "What could not be judged"), element("ul", items), class_="notice"
-    )
-
-
-def _render_problem(text: str) -> Html:
-    return element(
-        "div",
-        element("h2", "This policy cannot be tried"),
-        element("pre", text, tabindex="0"),
-        class_="problem",
-        role="alert",
-    )
 
 
 # --- for printing

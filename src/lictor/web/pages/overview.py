@@ -176,7 +176,8 @@ def _render_worst(context: PageContext, chosen: ResultFilter, field: str) -> Htm
             title, field.capitalize(), worst, lambda group: link_group(context, chosen, by, group)
         )
     else:
-        table = render_empty("Nothing is wrong.")
+        is_ready = context.state.is_ready()
+        table = render_empty("Nothing is wrong." if is_ready else "Reports are still being read.")
     more = f"All {format_number(len(groups))}" if groups else "All"
     return element("section", _render_heading(title, more, href), table, class_="panel")
 

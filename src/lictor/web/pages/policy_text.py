@@ -94,7 +94,7 @@ def render_documentation(policy: ShownPolicy) -> Html:
 
 
 def _render_paragraphs(text: str) -> list[Html]:
-    parts = [part.strip() for part in re.split(r"\n\s*\n", text)]
+    parts = [part.strip() for part in re.sub(r"(?m)^[^\S\n]+$", "", text).split("\n\n")]
     return [element("p", part, class_="prose") for part in parts if part]
 
 

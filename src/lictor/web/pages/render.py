@@ -21,7 +21,6 @@ from lictor.web.pages.lists import (
 from lictor.web.pages.other_pages import (
     render_boards,
     render_history,
-    render_preview,
     render_printed,
 )
 from lictor.web.pages.overview import render_overview
@@ -46,7 +45,6 @@ _PAGES: dict[str, _Render] = {
     addresses.EXCEPTIONS: lambda context, _: render_exception_list(context),
     addresses.BOARDS: lambda context, _: render_boards(context),
     addresses.HISTORY: lambda context, _: render_history(context),
-    addresses.PREVIEW: lambda context, _: render_preview(context),
     addresses.PRINT: render_printed,
 }
 

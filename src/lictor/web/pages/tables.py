@@ -59,16 +59,14 @@ def _of_resource(row: ReportedResult) -> ResultFilter:
 # --- results
 
 
-def render_results(
-    context: PageContext, rows: Sequence[ReportedResult], caption: str, *, linked: bool = True
-) -> Html:
-    """A line for each result; `linked` is False for results that are in no report."""
+def render_results(context: PageContext, rows: Sequence[ReportedResult], caption: str) -> Html:
+    """A line for each result."""
     heads = ("Result", "Policy and rule", "Resource", "Message", "Age")
     return element(
         "table",
         element("caption", caption, class_="unseen"),
         render_heads(heads),
-        element("tbody", [_render_row(context, row, linked=linked) for row in rows]),
+        element("tbody", [_render_row(context, row) for row in rows]),
         class_="results",
     )
 
@@ -80,11 +78,10 @@ def render_heads(heads: Iterable[str], numbers: Iterable[str] = ()) -> Html:
     return element("thead", element("tr", cells))
 
 
-def _render_row(context: PageContext, row: ReportedResult, *, linked: bool) -> Html:
-    policy: Child = row.policy or "no policy"
+def _render_row(context: PageContext, row: ReportedResult) -> Html:
     resource = render_resource(row, link_resource(context, row), cluster=context.is_plural)
-    if linked:
-        policy = element("a", policy, href=link_result(context, row), class_="name")
+    name = row.policy or "no policy"
+    policy = element("a", name, href=link_result(context, row), class_="name")
     return element(
         "tr",
         _cell("Result", join(render_status(row.status), render_severity(row.severity))),
@@ -164,8 +161,7 @@ def sum_groups(groups: Iterable[GroupCount]) -> dict[str, int]:
 
 def read_page_number(context: PageContext) -> int:
     """The page that the address asks for, from 1."""
-    text = context.request.read("page")
-    return max(int(text), 1) if text.isascii() and text.isdigit() and len(text) < 8 else 1
+    return int(context.request.read(addresses.PAGE) or 1)
 
 
 def render_pager(total: int, number: int, size: int, link: Callable[[int], str]) -> Html | None:

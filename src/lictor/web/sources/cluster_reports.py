@@ -23,10 +23,9 @@ from lictor.errors import ApiError
 from lictor.families.registry import Role, registry
 from lictor.model.result import Failure
 from lictor.raw import JsonObject
-from lictor.web.failures import FailureFinder
+from lictor.web.failures import FailureFinder, FindConfig
 from lictor.web.history import TotalsHistory
-from lictor.web.preview import FindConfig, PolicyPreviews
-from lictor.web.records import PolicyImpact, ReportedResult, Viewer
+from lictor.web.records import ReportedResult, Viewer
 from lictor.web.sources.page_data import PageData
 
 log = logging.getLogger(__name__)
@@ -55,13 +54,12 @@ class ClusterReports(PageData):
         history: TotalsHistory | None = None,
         find_config: FindConfig | None = None,
     ) -> None:
-        """`find_config`: with whose credentials a policy is tried; left out, none is."""
+        """`find_config`: with whose credentials objects are read again; left out, none is."""
         super().__init__(clients, history)
         self._clients = dict(clients)
         self._caches: dict[str, list[Cache]] = {cluster: [] for cluster in clients}
         self._ready = {cluster: asyncio.Event() for cluster in clients}
         self._find_config = find_config
-        self._previews = PolicyPreviews(find_config) if find_config is not None else None
         self._failures = FailureFinder()
 
     async def run(self) -> None:
@@ -93,16 +91,6 @@ class ClusterReports(PageData):
             if cache.trouble and not cache.is_absent
         ]
         return [*super().list_problems(), *troubles]
-
-    def can_preview(self) -> bool:
-        """Are there objects that a policy could be tried on?"""
-        return self._previews is not None
-
-    async def preview(self, cluster: str, text: str, viewer: Viewer) -> PolicyImpact:
-        """What policies that are not in force would say of what the viewer may read."""
-        if self._previews is None or cluster not in self._clients:
-            return await super().preview(cluster, text, viewer)
-        return await self._previews.run(cluster, text, viewer)
 
     async def find_failure(self, result: ReportedResult, viewer: Viewer) -> Failure | None:
         """The resource is read again with the viewer's credentials, and the rule asked about it."""

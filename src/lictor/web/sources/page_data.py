@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from lictor.errors import UsageError
 from lictor.families.registry import Role
 from lictor.model.result import Failure
 from lictor.raw import Json, JsonObject
@@ -10,7 +9,6 @@ from lictor.web.exceptions import ExceptionTexts
 from lictor.web.history import TotalsHistory
 from lictor.web.policies import PolicyTexts, find_kind
 from lictor.web.records import (
-    PolicyImpact,
     ReportedResult,
     ShownException,
     ShownPolicy,
@@ -83,9 +81,11 @@ class PageData:
 
     def list_problems(self) -> Sequence[str]:
         """What cannot be read at the moment, and why; what pages show may lack it."""
-        if not self.results.left_out:
+        missing = self.results.left_out
+        if not missing:
             return ()
-        return ("There are more results than the page has room for: some are not shown.",)
+        total = missing + len(self.results)
+        return (f"{missing:,} of {total:,} results are not shown: there is no room for them.",)
 
     def find_policy(
         self, cluster: str, name: str, viewer: Viewer, namespace: str = ""
@@ -117,23 +117,12 @@ class PageData:
         """The history of totals of what the viewer sees, oldest first."""
         return self._history.list_points(viewer)
 
-    def can_preview(self) -> bool:
-        """Are there objects that a policy could be tried on?"""
-        return False
-
     async def find_failure(self, result: ReportedResult, viewer: Viewer) -> Failure | None:  # noqa: ARG002
         """Where the resource breaks the rule now; None where that cannot be told, or not to them.
 
         What was found in a Secret is never told. Nobody can look again where there is no cluster.
         """
         return None
-
-    async def preview(self, cluster: str, text: str, viewer: Viewer) -> PolicyImpact:  # noqa: ARG002
-        """What policies (YAML) that are not in force would say of what the viewer may read.
-
-        LictorError where the text holds no policy that can be tried, or there is no cluster.
-        """
-        raise UsageError("a policy can be tried only on a cluster, and these reports are in files")
 
 
 def is_namespace(document: Json) -> bool:

@@ -92,7 +92,7 @@ def _read_file(file: str, shown: str, state: FileReports) -> int:
     names: Counter[str] = Counter()
     for document in _list_objects(file):
         if is_report(document):
-            state.results.put_report(shown, _rename(document, names))
+            state.results.put_report(shown, _rename(document, names), limit=None)
         elif not state.put_document(shown, document):
             state.put_resource(document)
     return names.total()

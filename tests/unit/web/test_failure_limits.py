@@ -1,10 +1,10 @@
-"""How much memory a stranger's policy may take beside the page."""
+"""How much memory a policy may take that is asked beside the page."""
 
 from pathlib import Path
 
 import pytest
 
-from lictor.web.preview_process import find_room
+from lictor.web.failure_process import find_room
 
 MIB = 1024 * 1024
 
@@ -19,7 +19,7 @@ MIB = 1024 * 1024
         (None, 768),
     ],
 )
-def test_a_policy_that_is_tried_leaves_room_for_the_page(
+def test_a_policy_that_is_asked_leaves_room_for_the_page(
     tmp_path: Path, limit: str | None, room: int
 ) -> None:
     status = tmp_path / "status"
