@@ -15,8 +15,8 @@ __version__ = VERSION
 # Known to type checkers, false to Python: `typing` would cost more than the rest of this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from lictor.assembly import PolicyEngine as Engine
     from lictor.assembly import load_policies, parse_policies
-    from lictor.engine import Engine
     from lictor.errors import (
         CompileError,
         DeadlineError,
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from lictor.ports import ApiCall, Lookups, NoLookups
 
 _HOMES = {
-    "lictor.assembly": ("load_policies", "parse_policies"),
-    "lictor.engine": ("Engine",),
+    "lictor.assembly": ("Engine", "load_policies", "parse_policies"),
     "lictor.errors": (
         "CompileError",
         "DeadlineError",
@@ -66,6 +65,8 @@ _HOMES = {
     ),
     "lictor.ports": ("ApiCall", "Lookups", "NoLookups"),
 }
+# Public names that are others at home.
+_OWN_NAMES = {"Engine": "PolicyEngine"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -104,7 +105,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'lictor' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(home), name)
+    value = getattr(import_module(home), _OWN_NAMES.get(name, name))
     globals()[name] = value
     return value
 

@@ -104,6 +104,15 @@ def _compile_role(role: Role, context: CompileContext) -> Iterator[Any]:
         yield resolve(kind.compile)(record, context)
 
 
+class PolicyEngine(Engine):
+    """The `Engine` of library users: one without programs is a mistake. Servers start with none."""
+
+    def __init__(self, programs: Iterable[Program], **options: Any) -> None:
+        super().__init__(programs, **options)
+        if not self.programs:
+            raise UsageError("an Engine without programs would allow everything: see load_policies")
+
+
 def load_policies(*paths: str | Path, lookups: Lookups | None = None) -> tuple[Program, ...]:
     """Read policies, and exceptions from them, from files and folders, ready for an Engine.
 

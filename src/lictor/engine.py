@@ -18,6 +18,7 @@ from lictor.errors import (
     UsageError,
 )
 from lictor.evaluate.scope import build_scope
+from lictor.evaluations import EVALUATIONS
 from lictor.match.rule_index import Plan, RuleIndex, Step
 from lictor.model.program import Case, CompiledRule, Needs, Phase, Program, TimedAnswer
 from lictor.model.request import GroupVersionKind, Operation, Request
@@ -66,6 +67,7 @@ class Engine:
         self.programs = _check_programs(programs)
         self._clock = clock
         self._note_times = note_times
+        self._is_noted = any(program.identity for program in self.programs)
         self._warning = frozenset(p.policy.key for p in self.programs if p.emit_warning)
         # What can concern a kind, subresource and operation, found once for each.
         self._plans: dict[tuple[GroupVersionKind, str, Operation], Plan] = {}
@@ -96,6 +98,8 @@ class Engine:
                 rest = plan.choose_rest(case.request, last, compiles=compiles)
                 case, last = self._run(rest, case, notes, deadline)
         finally:
+            if self._is_noted:
+                (EVALUATIONS.place.note or EVALUATIONS.take_place())(b"")
             if self._note_times is not None:
                 self._note_times(request, notes.timed)
         results = notes.results
@@ -146,14 +150,16 @@ class Engine:
     def _run(
         self, steps: tuple[Step, ...], case: Case, notes: "_Notes", deadline: float | None
     ) -> tuple[Case, Step | None]:
-        """Run the rules; ends early behind the step that changes the object, and names it.
-
-        One frame for all of them, as a frame for each costs as much as most rules do.
-        """
+        """Run the rules; ends early after the step that changes the object, and returns it."""
+        # One frame for all of them, as a frame for each costs as much as most rules do.
         results, timed, clock = notes.results, notes.timed, self._clock
         reads_clock = deadline is not None or self._note_times is not None
         now, limit = clock(), math.inf if deadline is None else deadline
+        # Where no process watches over this one, a call that does nothing is the cheapest.
+        writes = EVALUATIONS.place.note or EVALUATIONS.take_place()
+        note: Callable[[bytes], object] = writes if self._is_noted else bool
         for step in steps:
+            note(step.program.identity)
             before = case
             for rule, matches, check, own_timer in step.rules:
                 if now > limit:
@@ -234,8 +240,8 @@ def _check_programs(programs: Iterable[Program]) -> tuple[Program, ...]:
 
 def _read_resource(subject: JsonObject) -> Request:
     request = Request.of(subject)
-    # No rule is about what has no kind: everything would pass.
-    if not request.kind.kind:
+    # No rule is about what has no kind or version: everything would pass.
+    if not request.kind.kind or not request.kind.version:
         raise UsageError("a resource needs `kind` and `apiVersion`")
     return request
 

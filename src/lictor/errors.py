@@ -8,12 +8,15 @@ LictorError
 │       └── ModuleError          a Wasm module that is no policy, or asks for what no host has
 ├── EvaluationError          the policy is fine, this request broke it
 │   ├── UnknownKeyError      a variable or field that is not there
+│   ├── BrokenVariableError  a variable that cannot be computed; never taken for null
 │   ├── FunctionError        a function was given something it cannot take
 │   └── GuestError           a Wasm policy trapped, failed, or answered what cannot be read
 │       └── GuestTimeError       it ran for longer than it may
 ├── HostCallError            what a Wasm policy asked of its host was refused or failed; it is told
 ├── TooLargeError            what a rule builds would fill the memory; never taken for null
 ├── LookupFailedError        the world (cluster, registry, service) did not answer
+│   ├── BlockedAddressError  an address that may not be connected to (docs/connections.md)
+│   ├── UnknownHostError     a name without addresses
 │   ├── ImageNotFoundError   the registry has no such image, tag or content
 │   ├── CorruptContentError  the registry sent bytes that do not fit their digest
 │   ├── OtherThreadError     asked where nobody may wait; the rule is asked again on a thread
@@ -100,6 +103,10 @@ class UnknownKeyError(EvaluationError):
     """A variable or a field that is not there."""
 
 
+class BrokenVariableError(EvaluationError):
+    """A variable cannot be computed. Not forgiven where other faults count as null."""
+
+
 class FunctionError(EvaluationError):
     """A function was given something it cannot take."""
 
@@ -130,6 +137,14 @@ class NotProvidedError(LookupFailedError):
 
 class OtherThreadError(LookupFailedError):
     """Asked on the thread that answers requests, which must not wait: asked again elsewhere."""
+
+
+class BlockedAddressError(LookupFailedError, OSError):
+    """An address that may not be connected to: no other way to it is tried."""
+
+
+class UnknownHostError(LookupFailedError, OSError):
+    """A name without addresses."""
 
 
 class ImageNotFoundError(LookupFailedError):

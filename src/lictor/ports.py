@@ -41,6 +41,8 @@ class ApiCall(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] | None = None
     ca_bundle: str = ""
     guarded: bool = False
+    # Did an object choose the host? Then it is none that only lictor can reach.
+    is_chosen_by_object: bool = False
 
 
 class RegistryAccess(msgspec.Struct, frozen=True):
@@ -54,6 +56,8 @@ class RegistryAccess(msgspec.Struct, frozen=True):
     namespace: str = ""
     # May plain HTTP, or TLS with an unknown certificate, be spoken with this registry?
     allow_insecure: bool = False
+    # The registries that the policy itself names; None: no object chooses which one is asked.
+    named: frozenset[str] | None = None
 
 
 # Nobody's: what a registry shows to everyone, or to whom the machine is logged in as.

@@ -164,3 +164,28 @@ def test_a_selector_that_makes_no_sense_is_an_error_not_a_rule_turned_off():
     assert statuses(verdict) == [("r", "error")]
     assert "two words" in verdict.results[0].message
     assert not verdict.allowed
+
+
+@pytest.mark.parametrize(
+    ("resources", "kind", "evaluated"),
+    [
+        ('"*"', "Lease", False),
+        ('"*/*"', "Lease", False),
+        ('"*", leases', "Lease", True),
+        ('"*"', "Secret", True),
+    ],
+)
+def test_a_wildcard_of_a_cel_policy_does_not_stand_for_leases(resources, kind, evaluated):
+    text = f"""
+apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {{name: labels}}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {{apiGroups: ["*"], apiVersions: ["*"], resources: [{resources}], operations: ["*"]}}
+  validations: [{{expression: has(object.metadata.labels)}}]
+"""
+    api_version = {"Lease": "coordination.k8s.io/v1", "Secret": "v1"}[kind]
+    resource = {**config_map(), "apiVersion": api_version, "kind": kind}
+    assert bool(lictor.Engine(programs(text)).evaluate(resource).results) is evaluated

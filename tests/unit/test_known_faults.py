@@ -171,7 +171,7 @@ def test_policies_of_a_namespace_have_no_say_about_its_reports(api_version):
         "kind": kind,
         "metadata": {"name": "r", "namespace": "shop"},
     }
-    own = policy(REFUSE, kind="Policy", kinds=["*"], namespace="shop")
+    own = policy(REFUSE, kind="Policy", kinds=["Pod", kind], namespace="shop")
     assert judge([own], report) == ()
     assert judge([own], POD) != ()
-    assert judge([policy(REFUSE, kinds=["*"])], report) != ()
+    assert judge([policy(REFUSE, kinds=[kind])], report) != ()

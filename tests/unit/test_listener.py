@@ -58,7 +58,7 @@ async def _listen(
 
 
 async def _ask(port: int, **more: ssl.SSLContext) -> bytes:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, **more)
         writer.write(GET)
         answer = await reader.readuntil(b"/x")
@@ -200,7 +200,7 @@ def test_open_files_that_run_out_come_back() -> None:
             honest.setblocking(False)  # noqa: FBT003
             await asyncio.get_running_loop().sock_sendall(honest, GET)
             try:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     return await asyncio.get_running_loop().sock_recv(honest, 1000)
             finally:
                 for client in clients:

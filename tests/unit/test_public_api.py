@@ -18,7 +18,7 @@ def test_all_lists_exactly_what_is_public():
 def test_every_public_name_is_there():
     for name in lictor.__all__:
         home = importlib.import_module(lictor._HOME_OF[name])
-        assert getattr(lictor, name) is getattr(home, name)
+        assert getattr(lictor, name) is getattr(home, lictor._OWN_NAMES.get(name, name))
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -77,6 +77,81 @@ def test_the_version():
     assert re.fullmatch(r"\d+\.\d+\.\d+", lictor.__version__)
 
 
+def make_engine():
+    return lictor.Engine(lictor.parse_policies(POLICY))
+
+
+def rule(**body):
+    match = {"any": [{"resources": {"kinds": ["Pod"]}}]}
+    spec = {"validationFailureAction": "Enforce", "rules": [{"name": "r", "match": match, **body}]}
+    return {**POLICY, "spec": spec}
+
+
+def cel(kind, group="policies.kyverno.io/v1", **spec):
+    rules = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}  # fmt: skip
+    spec = {"matchConstraints": {"resourceRules": [rules]}, **spec}
+    return {"apiVersion": group, "kind": kind, "metadata": {"name": "p"}, "spec": spec}
+
+
+NATIVE = "admissionregistration.k8s.io/v1"
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        rule(),
+        rule(validat={"pattern": {}}),
+        rule(verifyImages=[]),
+        rule(validate={"message": "no"}),
+        rule(validate={"patern": {}}),
+        rule(validate={"foreach": [{"list": "request.object.spec.containers", "patern": {}}]}),
+        rule(validate={"cel": {"expresions": []}}),
+        rule(validate={"pattern": {"spec": {"=(hostPID": False}}}),
+        rule(validate={"anyPattern": [{"spec": {"hostPID)": False}}]}),
+        rule(mutate={"patchStrategicMerg": {}}),
+        rule(generate={"kindd": "ConfigMap"}),
+        cel("ValidatingPolicy", validatons=[{"expression": "false"}]),
+        cel("MutatingPolicy", mutatons=[]),
+        cel("ValidatingAdmissionPolicy", NATIVE, validatons=[]),
+        cel("MutatingAdmissionPolicy", NATIVE, mutatons=[]),
+    ],
+    ids=lambda policy: json.dumps(policy["spec"].get("rules", [policy])[0])[:120],
+)
+def test_a_rule_without_a_body_is_an_error(policy):
+    verdict = lictor.Engine(lictor.parse_policies(policy)).evaluate(
+        {**POD, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    )
+    assert not verdict.allowed
+    assert {str(result.status) for result in verdict.results} == {"error"}
+    assert all(result.message for result in verdict.results)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "{{ images.containers.*.registry }}",
+        "{{ images.*.*.registry[] }}",
+        "{{ images.containers.*.registry || `[]` }}",
+        "{{ bad[].registry }}",
+    ],
+)
+def test_an_image_that_cannot_be_parsed_is_an_error(key):
+    """A projection takes what it cannot look at for null, but never a variable as such."""
+    condition = {"key": key, "operator": "AnyIn", "value": ["evil.example"]}
+    policy = rule(
+        context=[{"name": "bad", "variable": {"value": "{{ images.containers.*.registry }}"}}],
+        validate={"deny": {"conditions": {"any": [condition]}}},
+    )
+    images = [{"name": "a", "image": "a:1"}, {"name": "b", "image": "NGINX:::x"}]
+    engine = lictor.Engine(lictor.parse_policies(policy))
+    verdict = engine.evaluate({**POD, "spec": {"containers": images}})
+    assert not verdict.allowed
+    [result] = verdict.results
+    assert str(result.status) == "error"
+    assert "NGINX:::x" in result.message
+    assert engine.evaluate({**POD, "spec": {"containers": images[:1]}}).allowed
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -93,9 +168,12 @@ def test_the_version():
         (lambda: lictor.parse_policies({**POLICY, "spec": 3}), "document 1:1:"),
         (lambda: lictor.Request.of(None), "a dict as JSON gives it, not NoneType"),
         (lambda: lictor.Request.of(POD, operation="PATCH"), "'PATCH' is no operation"),
-        (lambda: lictor.Engine(()).evaluate("a Pod"), "not str"),
-        (lambda: lictor.Engine(()).evaluate([POD]), "not list"),
-        (lambda: lictor.Engine(()).evaluate({}), "needs `kind`"),
+        (lambda: lictor.Engine([]), "an Engine without programs would allow everything"),
+        (lambda: make_engine().evaluate("a Pod"), "not str"),
+        (lambda: make_engine().evaluate([POD]), "not list"),
+        (lambda: make_engine().evaluate({}), "needs `kind`"),
+        (lambda: make_engine().evaluate({"kind": "Pod"}), "needs `kind` and `apiVersion`"),
+        (lambda: lictor.load_policies("no-such-file.yaml"), "No such file"),
     ],
 )
 def test_wrong_calls_are_errors_of_ours(call, message):

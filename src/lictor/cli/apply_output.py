@@ -10,8 +10,8 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from lictor.cli.exit_codes import show_plainly
 from lictor.cli.output_files import ObjectFiles, ParquetFile, PendingFile
+from lictor.cli.terminal import show_plainly
 from lictor.model.finding import Location
 from lictor.model.result import Result, Verdict
 from lictor.offline.apply_outputs import (

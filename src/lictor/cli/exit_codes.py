@@ -1,7 +1,6 @@
 """Turns errors into messages and exit codes, in one place, so that no user sees a traceback."""
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,18 +10,22 @@ import click
 from lictor.cli.flag_command import LogFlags, take_log_flags
 from lictor.cli.lazy_group import suggest
 from lictor.cli.main import COMPLETION_VARIABLE, LOGGING_COMMANDS, OWN_COMMANDS, PROGRAM, cli
+from lictor.cli.terminal import guard_streams, show_plainly
 from lictor.errors import LictorError, UsageError
+from lictor.files import LOGIN
 
 DEBUG_VARIABLE = "LICTOR_DEBUG"
 _INTERRUPTED = 128 + signal.SIGINT
 _BROKEN_PIPE = 128 + 13
-# What steers a terminal, or the order in which it shows text; lines and columns stay.
-_STEERING = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; return an exit code, and print the reason of a failure."""
-    _prepare_streams()
+    with guard_streams():
+        return _run_guarded(arguments)
+
+
+def _run_guarded(arguments: Sequence[str]) -> int:
     heeds_them = bool(arguments) and arguments[0] in LOGGING_COMMANDS
     given = LogFlags(tuple(arguments)) if heeds_them else take_log_flags(arguments)
     wrong_call = 2 if given.arguments and given.arguments[0] in OWN_COMMANDS else 1
@@ -85,14 +88,9 @@ def _read_code(code: object) -> int:
     return code if isinstance(code, int) else 0
 
 
-def show_plainly(text: str) -> str:
-    """Text that others wrote (policies, modules, registries), without power over the terminal."""
-    return _STEERING.sub(lambda found: repr(found[0])[1:-1], text)
-
-
 def _fail(message: str, code: int) -> int:
     sys.stdout.flush()
-    click.echo(f"Error: {show_plainly(message)}", err=True)
+    click.echo(f"Error: {show_plainly(LOGIN.sub('', message))}", err=True)
     return code
 
 
@@ -147,10 +145,3 @@ def _params(error: click.UsageError) -> list[click.Parameter]:
 def _describe_os_error(error: OSError) -> str:
     reason = (error.strerror or str(error)).lower()
     return f"{error.filename}: {reason}" if error.filename else reason
-
-
-def _prepare_streams() -> None:
-    """Make all text printable, whatever the locale is."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")

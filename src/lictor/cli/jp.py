@@ -9,7 +9,7 @@ import click
 from lictor.cli.flag_command import FlagCommand, WordText, slice_option
 from lictor.cli.lazy_group import LazyCommand, LazyGroup
 from lictor.errors import EvaluationError, LoadError, SyntaxFaultError, UsageError
-from lictor.load.yaml import iter_documents
+from lictor.load.yaml import decode_text, read_parts
 from lictor.raw import Json, JsonObject
 from lictor.report.json_text import render_json
 
@@ -155,12 +155,11 @@ def ask(what: str) -> str:
 
 def read_input(text: str, source: str) -> Json:
     """The first document of a YAML or JSON text; null where there is none."""
-    try:
-        for document in iter_documents(text, source):
-            return document.body
-    except LoadError as error:
-        raise LoadError(f"error parsing input json: {error}") from error
-    return None
+    # Always as YAML: no kubectl takes part that would read JSON otherwise.
+    first = next(read_parts(decode_text(text, source), source), None)
+    if isinstance(first, LoadError):
+        raise LoadError(f"error parsing input json: {first}") from first
+    return None if first is None else first.body
 
 
 def describe_fault(error: SyntaxFaultError, expression: str) -> str:

@@ -1,7 +1,8 @@
 """`migrate`: from Kyverno to lictor, and back."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from lictor.cluster.migration.verdicts import Comparison, VerdictDifference
     from lictor.cluster.names import Names
     from lictor.lint.render import LintReport
+    from lictor.load.yaml import Document
+    from lictor.model.finding import FieldPath
 
 _EXAMPLES = """\
 # What would differ if lictor took Kyverno's place in this cluster?
@@ -131,12 +134,16 @@ def migrate(
 def _read(
     paths: tuple[str, ...], kubeconfig: str, context: str, *, namespace: str, prefix: str, **_: Json
 ) -> "KyvernoInventory":
-    from lictor.cluster.migration.inventory import read_inventory, sort_objects
+    from msgspec.structs import replace
+
+    from lictor.cluster.migration.inventory import identify, read_inventory, sort_objects
     from lictor.cluster.names import Names
 
     names = Names(prefix, namespace)
     if paths:
-        found = sort_objects(_read_files(paths), names)
+        read = list(_read_files(paths))
+        found = sort_objects((body for body, _ in read), names)
+        found = replace(found, places={identify(body): locate for body, locate in read})
         if found.is_empty and not found.policies:
             raise UsageError(f"nothing of Kyverno's was found in {', '.join(paths)}")
         return found
@@ -149,7 +156,8 @@ def _read(
     return found
 
 
-def _read_files(paths: Iterable[str]) -> Iterator[JsonObject]:
+def _read_files(paths: Iterable[str]) -> Iterator[tuple[JsonObject, "Callable[[FieldPath], str]"]]:
+    """Every object, with what gives `file:line` of its fields."""
     from lictor.load.policies import is_list
     from lictor.load.yaml import iter_documents
     from lictor.offline.sources import read_policies
@@ -157,10 +165,14 @@ def _read_files(paths: Iterable[str]) -> Iterator[JsonObject]:
     for text in read_policies(paths):
         for document in iter_documents(text.content, text.path):
             body = document.body
-            items = body.get("items") if isinstance(body, dict) and is_list(body) else [body]
-            for each in items or ():
+            is_many = isinstance(body, dict) and is_list(body)
+            for number, each in enumerate((body.get("items") or ()) if is_many else [body]):
                 if isinstance(each, dict) and _is_named(each):
-                    yield each
+                    yield each, partial(_locate, document, ("items", number) if is_many else ())
+
+
+def _locate(document: "Document", start: "FieldPath", path: "FieldPath") -> str:
+    return f"{document.source}:{document.position((*start, *path))[0]}"
 
 
 def _is_named(body: JsonObject) -> bool:
@@ -190,7 +202,7 @@ def _restore(
     from lictor.cluster.migration.restoring import restore_objects
     from lictor.cluster.names import Names
 
-    saved = list(_read_files([str(file)]))
+    saved = [body for body, _ in _read_files([str(file)])]
 
     async def restore(client: "Client") -> None:
         async for line in restore_objects(client, Names(prefix, namespace), saved):

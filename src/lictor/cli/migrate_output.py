@@ -62,7 +62,8 @@ def _render_policies(report: "MigrationReport") -> Iterator[str]:
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.policies.items()))
     yield f"Policies, exceptions and context: {total}" + (f" ({kinds})" if kinds else "")
     for each in report.problems:
-        yield f"    ! {each.kind} {each.name}: {each.message}"
+        place = f"{each.place}: " if each.place else ""
+        yield f"    ! {place}{each.kind} {each.name}: {each.message}"
     if report.warnings:
         yield f"  {count_noun(report.warnings, 'warning')}: lictor lint tells them"
 

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes
 from lictor.errors import LictorError, UsageError
+from lictor.files import LOGIN
+from lictor.model.result import Status
 from lictor.offline.lookups import choose_registries
 from lictor.offline.records import TestResult
 from lictor.offline.repositories import GitAccess
@@ -145,7 +147,7 @@ def _watch(flags: TestFlags) -> NoReturn:
         try:
             run_tests(flags)
         except (LictorError, OSError) as error:
-            click.echo(f"Error: {error}", err=True)
+            click.echo(f"Error: {LOGIN.sub('', str(error))}", err=True)
         click.echo(f"watching {len(seen)} files; Ctrl-C ends", err=True)
         while files.look() == seen:
             time.sleep(_LOOK_EVERY)
@@ -224,7 +226,7 @@ class _Run(msgspec.Struct):
                 f"please migrate to the latest format: {hint_at_fix(case.path)}"
             )
         rows = self._select_rows(case.test.results)
-        if not rows:
+        if not rows and (case.test.results or not case.test.checks):
             return
         self.say(f"Loading test {case.test.metadata.name} ( {case.path} ) ...")
         try:
@@ -275,8 +277,11 @@ class _Run(msgspec.Struct):
         if self.flags.fail_only:
             self.say(f"\nTest Summary: {len(failures)} out of {total} tests failed\n")
         else:
-            passed = total - len(failures)
-            self.say(f"\nTest Summary: {passed} tests passed and {len(failures)} tests failed\n")
+            passed = sum(outcome.result is Status.PASS for outcome in self.outcomes)
+            left_out = total - len(failures) - passed
+            excluded = f", {left_out} excluded" if left_out else ""
+            counts = f"{passed} tests passed and {len(failures)} tests failed{excluded}"
+            self.say(f"\nTest Summary: {counts}\n")
         if failures and self.flags.fail_only and not self.flags.output_format:
             self.say(f"Aggregated Failed Test Cases : \n{self._render_table(failures)}")
         noticed = self._print_coverage()

@@ -27,6 +27,8 @@ Reference: TypeAlias = "str | Callable[..., Any]"
 # Fields that a record has for the sake of other versions.
 AbsentFields: TypeAlias = Mapping[type[msgspec.Struct], frozenset[str]]
 
+# What the prefixes of unique names end with where policies are groups of others.
+_OF_GROUPS = "-group"
 _BUILT_IN = (
     "lictor.families.classic",
     "lictor.families.admission_policy",
@@ -95,8 +97,17 @@ class WebhookPath(msgspec.Struct, frozen=True):
         return not self.segment and not self.per_policy
 
     def name_policy(self, namespace: str, name: str) -> str:
-        """The unique name of a policy that has a path of its own."""
-        return "-".join(part for part in (self.policy_prefix, namespace, name) if part)
+        """The unique name of a policy that has a path of its own.
+
+        Kubewarden's, unless it could be another policy's there: a hyphen separates parts, and may
+        be in each of them. Names of namespaces hold no dots: no two of these names are the same.
+        """
+        is_clear = "-" not in namespace
+        if not self.policy_prefix.endswith(_OF_GROUPS):
+            first = namespace or name
+            is_clear &= namespace != "group" and not first.startswith(("group-", "group."))
+        separator = "-" if is_clear else "."
+        return separator.join(part for part in (self.policy_prefix, namespace, name) if part)
 
     @property
     def names_stage(self) -> bool:

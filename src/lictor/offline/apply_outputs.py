@@ -133,7 +133,8 @@ def _compile_form(options: OutputOptions) -> MakeOutput:
             case ApplyOutput.EXCEPTIONS:
                 return ResourceOutput(counts, failures=_keep_failures(verdict))
             case ApplyOutput.HTML:
-                return _make_page_output(shown, counts, options, locate)
+                # The page lists nothing but findings; its totals are about all results.
+                return _make_page_output(verdict, counts, options, locate)
             case ApplyOutput.JSON_LINES | ApplyOutput.PARQUET:
                 return ResourceOutput(counts, text=row_writer.write(shown))
 

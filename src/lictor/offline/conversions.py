@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from lictor.convert.conversion import ConversionTarget
-from lictor.errors import CompileError, LoadError
+from lictor.errors import CompileError, LoadError, TooSlowError
 from lictor.families.registry import registry
 from lictor.load.policies import Loaded, load_documents, refuse_errors
 from lictor.model.policy import Policy
 from lictor.offline.sources import read_policies
+from lictor.offline.time_limit import limit_cpu_time
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
     from lictor.convert.comparison import FormComparison
     from lictor.convert.conversion import Conversion
+
+# For one policy.
+_MOST_SECONDS = 20
 
 
 class ConvertedPolicy(msgspec.Struct, frozen=True):
@@ -50,10 +54,11 @@ class PolicyConverter:
 
         name = policy.metadata.name
         try:
-            forms = list_conversions(policy, self._target, self._names, self._groups)
-        except CompileError as error:
+            with limit_cpu_time(_MOST_SECONDS, _describe_limit(policy)):
+                forms = list_conversions(policy, self._target, self._names, self._groups)
+                made, comparison = self._choose(policy, forms)
+        except (CompileError, TooSlowError) as error:
             return ConvertedPolicy("", (render_refusal(name, str(error)),), agrees=False)
-        made, comparison = self._choose(policy, forms)
         messages = tuple(render_comparison(name, comparison, made.notes))
         text = render_documents(made.documents, as_json=self._as_json)
         return ConvertedPolicy(text, messages, agrees=not comparison.differences)
@@ -85,6 +90,12 @@ class PolicyConverter:
         samples = make_requests(policy, self._names, self._groups)
         requests = [*(Request.of(each) for each in self._resources), *samples]
         return compare_forms(Engine(old).evaluate, Engine(new).evaluate, requests)
+
+
+def _describe_limit(policy: Policy) -> str:
+    sizes = {len(msgspec.json.encode(rule)): rule.name for rule in policy.spec.rules}
+    largest = f": the largest is rule {sizes[max(sizes)]}" if sizes else ""
+    return f"its rules take more than {_MOST_SECONDS} s to convert{largest}"
 
 
 def load_convertible(paths: tuple[str, ...]) -> Loaded:

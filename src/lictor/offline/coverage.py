@@ -17,6 +17,7 @@ from lictor.offline.reach import PolicyReach, ReachPoint, make_gap
 from lictor.offline.records import TestResult
 from lictor.offline.sources import SourceText, read_policies
 from lictor.offline.test_cases import CaseInputs, TestCase
+from lictor.offline.test_results import EXCLUDED
 from lictor.offline.test_run import CaseRun, evaluate_inputs
 from lictor.report.coverage import CoverageGap, CoverageReport, CoverageTally
 from lictor.report.outcomes import TestOutcome
@@ -166,7 +167,7 @@ def _describe_outcomes(outcomes: Iterable[TestOutcome]) -> list[object]:
     """What a test shows. A row that is only fulfilled because the rule left the resource alone
     is another row than one that is fulfilled by the rule's answer."""
     return [
-        (each.policy, each.rule, each.resource, each.ok, each.reason == "Excluded")
+        (each.policy, each.rule, each.resource, each.ok, each.reason == EXCLUDED)
         for each in outcomes
     ]
 

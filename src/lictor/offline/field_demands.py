@@ -10,8 +10,8 @@ from lictor.kubernetes.field_types import FieldType, find_field_type
 from lictor.kubernetes.resource_names import ResourceType, builtin_names
 from lictor.raw import Json
 
-_STEP = re.compile(r"""\["?'?([^"'\]]+)"?'?\]|"([^"]+)"|'([^']+)'|([^.\[\]"']+)""")
-_COMPARED = re.compile(r"(>=|<=|>|<)(\d+)(\w*)")
+_STEP = re.compile(r"""\["?'?([^"'\[\]]+)"?'?\]|"([^"]+)"|'([^']+)'|([^.\[\]"']+)""")
+_COMPARED = re.compile(r"(>=|<=|>|<)(\d+)((?:[^\W\d]\w*)?)")
 # The smallest step over the edge, seen from the number itself.
 _EDGES = {">=": (0, -1), "<=": (0, 1), ">": (1, 0), "<": (-1, 0)}
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lictor.errors import UsageError
 from lictor.model.cel_policy import ImageValidatingSpec
 from lictor.model.metadata import PolicyRecord
-from lictor.model.policy import Policy
+from lictor.model.policy import Policy, VerifyImages
 from lictor.model.result import Status
 from lictor.offline.explanations import Explainer, load_explained_policies
 from lictor.offline.lookups import GivenObjects
@@ -77,14 +77,27 @@ def conclude_policies(explanations: Sequence[Explanation]) -> tuple[bool, str]:
 
 
 def _keep_image_rules(policy: PolicyRecord, rule: str) -> Iterator[PolicyRecord]:
-    if isinstance(policy.spec, ImageValidatingSpec):
-        yield policy
+    """What of a policy verifies images. Someone must have: to let an image in proves nothing."""
+    if isinstance(policy.spec, ImageValidatingSpec) and isinstance(policy, msgspec.Struct):
+        required = replace(policy.spec.validation_configurations, required=True)
+        yield replace(policy, spec=replace(policy.spec, validation_configurations=required))
     elif isinstance(policy, Policy):
         rules = tuple(
-            each for each in policy.spec.rules if each.verify_images and rule in ("", each.name)
+            replace(each, verify_images=_require(each.verify_images))
+            for each in policy.spec.rules
+            if each.verify_images and rule in ("", each.name)
         )
         if rules:
             yield replace(policy, spec=replace(policy.spec, rules=rules))
+
+
+def _require(blocks: Sequence[VerifyImages]) -> tuple[VerifyImages, ...]:
+    verifying = [each for each in blocks if _verifies(each)]
+    return tuple(replace(each, required=True) for each in verifying or blocks)
+
+
+def _verifies(block: VerifyImages) -> bool:
+    return bool(block.attestors or block.attestations or block.key or block.issuer or block.subject)
 
 
 def _leave_idle_out(told: Explanation) -> Explanation:

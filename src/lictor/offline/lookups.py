@@ -11,7 +11,11 @@ import msgspec
 from lictor.errors import LookupFailedError, NotProvidedError, UsageError
 from lictor.kubernetes.resource_names import ResourceType, builtin_names
 from lictor.lang.field_mask import ALWAYS_LISTED, compile_field_mask
-from lictor.lang.label_selector import parse_label_selector
+from lictor.lang.label_selector import (
+    FieldTerm,
+    parse_field_selector,
+    parse_label_selector,
+)
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.request import GroupVersionKind
 from lictor.offline.requests import GivenValues
@@ -169,7 +173,8 @@ def _find_name(
 
 def _select_given(given: Iterable[JsonObject], query: ObjectQuery) -> tuple[JsonObject, ...]:
     """Those of some objects that a query is about, and of them what it wants."""
-    labels, fields = parse_label_selector(query.label_selector), query.field_selector
+    labels = parse_label_selector(query.label_selector)
+    fields = _read_fields(query.field_selector)
     mask = compile_field_mask(query.field_masks, always=ALWAYS_LISTED)
     found = [
         mask(each) if query.field_masks else each
@@ -180,21 +185,25 @@ def _select_given(given: Iterable[JsonObject], query: ObjectQuery) -> tuple[Json
 
 
 _PLACE = ("namespace", "name")
-_FIELD = re.compile(r"\s*metadata\.(name|namespace)\s*(==|=|!=)\s*([a-z0-9.-]*)\s*")
 
 
-def _fits_fields(metadata: JsonObject, selector: str) -> bool:
-    """Does an object fit? Which other fields of a kind can be selected only a cluster knows."""
-    for part in filter(str.strip, selector.split(",")):
-        found = _FIELD.fullmatch(part)
-        if found is None:
+def _read_fields(selector: str) -> list[FieldTerm]:
+    """Its terms. Which other fields of a kind can be selected only a cluster knows."""
+    terms = list(parse_field_selector(selector))
+    for term in terms:
+        if term.field.removeprefix("metadata.") not in _PLACE:
             raise NotProvidedError(
                 f"objects from files are selected by metadata.name and metadata.namespace, not by "
-                f"{part.strip()[:200]!r}"
+                f"{term.field[:200]!r}"
             )
-        if (_tell(metadata, found[1]) == found[3]) is (found[2] == "!="):
-            return False
-    return True
+    return terms
+
+
+def _fits_fields(metadata: JsonObject, terms: list[FieldTerm]) -> bool:
+    return all(
+        (_tell(metadata, term.field.removeprefix("metadata.")) == term.value) is term.is_equal
+        for term in terms
+    )
 
 
 def _tell(metadata: JsonObject, name: str) -> str:
@@ -223,10 +232,11 @@ def choose_registries(*, network: bool, layout: str = "") -> Registries | None:
         return OciLayout(Path(layout))
     if not network:
         return None
+    from lictor.http.addresses import OPERATOR_RULES
     from lictor.registry.registries import RemoteRegistries
     from lictor.registry.settings import RegistrySettings
 
-    return RemoteRegistries(RegistrySettings(tag_seconds=_TAG_SECONDS))
+    return RemoteRegistries(RegistrySettings(tag_seconds=_TAG_SECONDS, addresses=OPERATOR_RULES))
 
 
 def choose_given(given: GivenObjects) -> Registries:

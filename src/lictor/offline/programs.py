@@ -131,7 +131,7 @@ def _open_store() -> "ModuleStore":
     # Loads wasmtime and what speaks to registries, which most runs never need.
     from lictor.registry.module_store import ModuleStore
 
-    return ModuleStore(_read_settings())
+    return ModuleStore(_read_settings().for_operator())
 
 
 def _read_settings() -> "ModuleSettings":

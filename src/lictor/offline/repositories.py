@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
-from lictor.errors import LoadError, UsageError
+from lictor.errors import BlockedAddressError, LoadError, UsageError
 from lictor.files import YAML_ENDINGS, is_within, list_files
 
 CLONE_TIMEOUT_SECONDS = 300.0
@@ -96,6 +96,7 @@ def _without_user(parts: SplitResult) -> str:
 
 def _try_clone(repository: str, branch: str, target: Path, access: GitAccess) -> str | None:
     """Clone, and give None; or where the server sends us instead."""
+    _check_address(repository)
     # Loaded on first use: few runs read repositories.
     import subprocess
     import tempfile
@@ -122,6 +123,21 @@ def _try_clone(repository: str, branch: str, target: Path, access: GitAccess) ->
             told = f"failed to clone repository ({reason})"
             raise LoadError(told, where=hide_user(repository)) from None
     return None
+
+
+def _check_address(repository: str) -> None:
+    """LoadError for a server that nothing is fetched from; git resolves the name by itself."""
+    from lictor.http.addresses import find_addresses_now
+
+    parts = urlsplit(repository)
+    if not parts.hostname:
+        return
+    try:
+        find_addresses_now(parts.hostname, _port(parts) or 0)
+    except BlockedAddressError as error:
+        raise LoadError(str(error), where=hide_user(repository)) from None
+    except (OSError, UnicodeError):
+        return  # git may know a proxy, and says what is missing
 
 
 def _read_redirect(trace: Path) -> str:

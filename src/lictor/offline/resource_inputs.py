@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from lictor.errors import LictorError, LoadError
+from lictor.files import LOGIN
 from lictor.offline.inputs import KEPT_BYTES, Input, KeptInput, find_packing, open_input
 from lictor.offline.resources import DocumentText, holds_word, parse_document
 from lictor.offline.shard_finder import MARKED_WORDS, ShardBounds, ShardFinder
@@ -61,7 +62,8 @@ def tell_unreadable(
     # nothing is the wrong one, or loses other files: no success must come of that.
     if say is None or number == 0 or os.path.isdir(path) or is_pattern(path):
         raise error
-    say(f"\n{_DIVIDER}\nfailed to load resources: {path}. \nerror: {error}\n{_DIVIDER}")
+    told = f"failed to load resources: {path}. \nerror: {error}"
+    say(f"\n{_DIVIDER}\n{LOGIN.sub('', told)}\n{_DIVIDER}")
 
 
 class ResourceInputs:

@@ -43,8 +43,6 @@ class TestAnswers(msgspec.Struct, frozen=True):
 
     triggers: dict[ResourceKey, list[TestedResponse]] = msgspec.field(default_factory=dict)
     targets: dict[ResourceKey, list[TestedResponse]] = msgspec.field(default_factory=dict)
-    # Policies that could not be used, and why.
-    invalid: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def key_of(resource: JsonObject) -> ResourceKey:

@@ -29,13 +29,13 @@ _READ_ONE_BY_ONE = (
     "only documents between `---`, JSON lines and the items of a v1 List are read one by one"
 )
 _SEPARATOR: Final = b"\n---"
-_SEPARATOR_LINE = re.compile(rb"\n---(?=\s)")
-# Never in a JSON value but in its texts.
-_JOINT = re.compile(rb"\}(?:\s++|#[^\n]*+\n)*+\{")
+# Never in a JSON value but in its texts. A comment may be between two values.
+_JOINT = re.compile(rb"\}\s*[#{]")
 # A comment ends where YAML ends a line: what stands behind another line end is content.
-_COMMENT = rb"#(?:[^\r\n\xc2\xe2]|\xc2(?!\x85)|\xe2(?!\x80[\xa8\xa9]))*+"
+_COMMENT = rb"#[^\r\n\xc2\xe2]*(?:(?:\xc2(?!\x85)|\xe2(?!\x80[\xa8\xa9]))[^\r\n\xc2\xe2]*)*"
+# re: linear - nothing follows that could fail, so no way back is tried
 _BEFORE_CONTENT = re.compile(
-    rb"(?:\xef\xbb\xbf)?(?:---(?=[ \t\r\n]))?(?:[ \t\r\n]++|%b)*+" % _COMMENT
+    rb"(?:\xef\xbb\xbf)?(?:---(?=[ \t\r\n]))?(?:[ \t\r\n]+|%b)*" % _COMMENT
 )
 
 
@@ -147,18 +147,17 @@ class ShardFinder:
         window = self._given.read(start, min(start + self._maker.shard_bytes, size))
         if start + len(window) == size:
             return size
-        found = len(window)
-        while (found := window.rfind(_SEPARATOR, 0, found)) >= 0:
-            if window[found + 4 : found + 5].isspace():
-                return start + found + 1
+        found = window.rfind(_SEPARATOR)
+        if found >= 0:
+            return start + found + 1
         # Looked through with what may be the other half of a separator behind each part.
         position = start + len(window) - len(_SEPARATOR)
         for part in read_windows(self._given, position, size):
             after = position + len(part)
             rest = self._given.read(after, min(after + len(_SEPARATOR), size))
-            separator = _SEPARATOR_LINE.search(part + rest)
-            if separator:
-                return position + separator.start() + 1
+            separator = (part + rest).find(_SEPARATOR)
+            if separator >= 0:
+                return position + separator + 1
             position = after
         return size
 
@@ -210,9 +209,9 @@ def _skip_to_content(data: bytes, start: int = 0) -> int:
 
 
 def _is_joined(data: bytes, span: DocumentSpan) -> bool:
-    """Whether a document is several JSON values."""
+    """Whether a document may be several JSON values."""
     begin = _skip_to_content(data, span.start)
-    return data.startswith(b"{", begin) and bool(_JOINT.search(data, begin, span.end))
+    return data.startswith(b"{", begin) and _JOINT.search(data, begin, span.end) is not None
 
 
 def _list_runs(

@@ -3,17 +3,16 @@
 import fnmatch
 import glob
 import os
-import re
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
-from lictor.errors import LoadError, UsageError
+from lictor.errors import LoadError, LookupFailedError, UsageError
 from lictor.files import (
+    LOGIN,
     YAML_ENDINGS,
     check_regular,
     is_visible,
@@ -25,16 +24,11 @@ from lictor.files import (
 )
 from lictor.offline.repositories import GitAccess, confine, is_repository_url, list_repository_files
 
-if TYPE_CHECKING:
-    from http.client import HTTPResponse
-
 STDIN = "-"
 MAX_FETCHED_BYTES = 64 << 20
 # For each wait, and for the body of an answer in all: a server may send a byte now and then.
 FETCH_TIMEOUT_SECONDS = 30.0
 FETCH_TOTAL_SECONDS = 600.0
-_FETCH_BYTES = 1 << 16
-_USER = re.compile(r"(?<=://)[^/@]*@")
 
 
 class SourceText(msgspec.Struct, frozen=True):
@@ -59,12 +53,12 @@ def hide_credentials(address: str) -> str:
     """An address without user, password and query: signed links carry their signature there."""
     if "://" not in address:
         return address
-    return _USER.sub("", address).partition("?")[0]
+    return LOGIN.sub("", address).partition("?")[0]
 
 
 def hide_secrets(text: str, address: str) -> str:
     """A message without the credentials of an address."""
-    secrets = [*re.findall(r"://([^/@]*)@", address), *address.partition("?")[2:]]
+    secrets = [*LOGIN.findall(address), *address.partition("?")[2:]]
     for secret in filter(None, secrets):
         text = text.replace(secret, "...")
     return text
@@ -90,37 +84,30 @@ def read_stdin() -> SourceText:
 def fetch_url(url: str) -> SourceText:
     """Fetch a file by HTTP; an error names the URL."""
     if not is_url(url):
-        raise UsageError(f"{url}: only http and https URLs can be fetched")
+        raise UsageError(f"{hide_credentials(url)}: only http and https URLs can be fetched")
     shown = hide_credentials(url)
-    # Loaded on first use: most runs read files only, and these cost more than a small run.
-    import http.client
-    import urllib.error
-    import urllib.request
+    # Loaded on first use: most runs read files only, and this costs more than a small run.
+    from lictor.http.addresses import OPERATOR_RULES
+    from lictor.registry.registries import RemoteRegistries
+    from lictor.registry.settings import RegistrySettings
 
+    settings = RegistrySettings(
+        connect_seconds=FETCH_TIMEOUT_SECONDS,
+        exchange_seconds=FETCH_TOTAL_SECONDS,
+        question_seconds=FETCH_TOTAL_SECONDS,
+        manifest_bytes=MAX_FETCHED_BYTES,
+        attempts=1,
+        addresses=OPERATOR_RULES,
+    )
     try:
-        with urllib.request.urlopen(url, timeout=FETCH_TIMEOUT_SECONDS) as answer:  # noqa: S310
-            content = _read_answer(answer)
-            announced = answer.headers.get("Content-Length", "")
-    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-        reason = hide_secrets(str(getattr(error, "reason", None) or error), url)
-        raise LoadError(f"could not be fetched ({reason})", where=shown) from error
-    if len(content) > MAX_FETCHED_BYTES:
-        raise LoadError(f"larger than {MAX_FETCHED_BYTES} bytes", where=shown)
-    # Half a file could be whole documents: what is missing must not pass unseen.
-    if announced.isascii() and announced.isdigit() and len(content) < int(announced):
-        raise LoadError("could not be fetched (the answer is cut off)", where=shown)
+        status, content = RemoteRegistries(settings).fetch_url(url)
+    except LookupFailedError as error:
+        raise LoadError(
+            f"could not be fetched ({hide_secrets(str(error), url)})", where=shown
+        ) from None
+    if status != 200:
+        raise LoadError(f"could not be fetched (the server answered {status})", where=shown)
     return SourceText(shown, content)
-
-
-def _read_answer(answer: "HTTPResponse") -> bytes:
-    """The body of an answer, or a little more than may be fetched. Raises TimeoutError."""
-    deadline = time.monotonic() + FETCH_TOTAL_SECONDS
-    content = bytearray()
-    while len(content) <= MAX_FETCHED_BYTES and (part := answer.read1(_FETCH_BYTES)):
-        content += part
-        if time.monotonic() >= deadline:
-            raise TimeoutError(f"not complete after {FETCH_TOTAL_SECONDS:g} seconds")
-    return bytes(content)
 
 
 def is_pattern(path: str) -> bool:

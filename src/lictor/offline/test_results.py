@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.errors import LictorError
 from lictor.families.registry import registry
@@ -13,6 +14,9 @@ from lictor.raw import Json, JsonObject
 from lictor.report.outcomes import TestOutcome
 from lictor.report.summary import reported_status
 from lictor.report.yaml_text import render_yaml
+
+# The reason of a row about a resource that no rule of the policy concerned.
+EXCLUDED = "Excluded"
 
 _OWN_LABEL_PREFIX = "generate.kyverno.io/"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -97,15 +101,25 @@ class ResultComparer:
 
     def judge(self, expected: TestResult) -> Iterator[TestOutcome]:
         """The outcomes of one row of `results`."""
-        for key in self._select(expected):
-            yield from self._judge_resource(expected, key)
+        for keys in self._select(expected):
+            outcomes = [each for key in keys for each in self._judge_resource(expected, key)]
+            # Other resources of the same name, or of all, need not concern the rule.
+            seen = any(each.reason != EXCLUDED for each in outcomes)
+            for each in outcomes:
+                if each.ok or each.reason != EXCLUDED:
+                    yield each
+                elif seen:
+                    yield replace(each, result=Status.SKIP, ok=True)
+                else:
+                    yield replace(each, reason=f"Want {expected.result}, got {EXCLUDED}")
 
-    def _select(self, expected: TestResult) -> list[ResourceKey]:
+    def _select(self, expected: TestResult) -> list[list[ResourceKey]]:
+        """The resources that a row is about: a group for each one that it names."""
         known = [*self._answers.targets, *self._answers.triggers]
-        chosen = [key for name in expected.resources for key in known if _is_named(key, name)]
-        chosen += [key for spec in expected.resource_specs for key in known if _fits(key, spec)]
+        chosen = [[key for key in known if _is_named(key, name)] for name in expected.resources]
+        chosen += [[key for key in known if _fits(key, spec)] for spec in expected.resource_specs]
         # A row that names nothing, or nothing that is there, speaks of everything.
-        return chosen or known
+        return [keys for keys in chosen if keys] or [known]
 
     def _judge_resource(self, expected: TestResult, key: ResourceKey) -> list[TestOutcome]:
         outcomes: list[TestOutcome] = []
@@ -120,10 +134,11 @@ class ResultComparer:
                     if not finding.unnamed:
                         outcomes.append(self._outcome(expected, result.rule, shown, finding))
             if not outcomes and not unnamed:
-                outcomes.append(self._excluded(expected, key))
+                outcomes.append(self._excluded(expected, response, key))
         outcomes += self._judge_target(expected, key)
         if not outcomes and not unnamed:
-            outcomes.append(self._missing(expected, key, name))
+            finding = _Finding(ok=False, reason="Not found", message="Not found")
+            outcomes.append(self._outcome(expected, expected.rule, "/".join(key), finding))
         return outcomes
 
     def _compare(
@@ -133,9 +148,17 @@ class ResultComparer:
             for made in result.generated:
                 finding = self._check(expected, result, made, keep_unnamed=True)
                 yield f"/{key_of(made)[3]}", finding
+            if not result.generated:
+                yield "/".join(key), self._check_nothing_generated(expected, result)
             return
         actual = response.patched if result.type is RuleType.MUTATION else response.resource
         yield "/".join(key), self._check(expected, result, actual)
+
+    def _check_nothing_generated(self, expected: TestResult, result: Result) -> _Finding:
+        if expected.generated_resource and reported_status(result) == expected.result == "pass":
+            message = f"nothing was generated, expected {expected.generated_resource}"
+            return _Finding(ok=False, reason="Resource error", message=message)
+        return _compare_status(expected, result)
 
     def _judge_target(self, expected: TestResult, key: ResourceKey) -> list[TestOutcome]:
         outcomes = []
@@ -169,10 +192,7 @@ class ResultComparer:
             if finding.unnamed and (keep_unnamed or expected.fail_on_missing_resources):
                 return _Finding(ok=False, reason=finding.reason, message=finding.message)
             return finding
-        status = reported_status(result)
-        if status != expected.result:
-            return _tell_status(expected, result)
-        return _Finding(ok=True, reason="Ok", message=result.message)
+        return _compare_status(expected, result)
 
     def _compare_file(
         self, path: str, label: str, word: str, actual: JsonObject
@@ -198,39 +218,37 @@ class ResultComparer:
     def _outcome(
         self, expected: TestResult, rule: str, resource: str, finding: _Finding
     ) -> TestOutcome:
-        status = Status.PASS if finding.ok else Status.FAIL
-        return self._number_outcome(expected, rule, resource, status, finding)
-
-    def _excluded(self, expected: TestResult, key: ResourceKey) -> TestOutcome:
-        # No rule had anything to say: the resource was left out, and that is no failure.
-        finding = _Finding(ok=True, reason="Excluded", message="Excluded")
-        return self._number_outcome(expected, expected.rule, "/".join(key), Status.PASS, finding)
-
-    def _missing(self, expected: TestResult, key: ResourceKey, policy: str) -> TestOutcome:
-        invalid = self._answers.invalid.get(policy)
-        finding = _Finding(ok=False, reason="Not found", message="Not found")
-        status = Status.FAIL
-        if invalid is not None:
-            finding = _Finding(ok=True, reason="Invalid Policy", message=invalid)
-            status = Status.SKIP
-        return self._number_outcome(expected, expected.rule, "/".join(key), status, finding)
-
-    def _number_outcome(
-        self, expected: TestResult, rule: str, resource: str, status: Status, finding: _Finding
-    ) -> TestOutcome:
         self._number += 1
         return TestOutcome(
             id=self._number,
             policy=expected.policy,
             rule=rule,
             resource=resource,
-            result=status,
+            result=Status.PASS if finding.ok else Status.FAIL,
             reason=finding.reason,
             message=finding.message,
             ok=finding.ok,
             source=self._source,
             error=finding.error,
         )
+
+    def _excluded(
+        self, expected: TestResult, response: TestedResponse, key: ResourceKey
+    ) -> TestOutcome:
+        """No rule concerned the resource: only `skip` expects that."""
+        is_expected = expected.result == Status.SKIP
+        # A CEL policy has no rules to name: what its own selectors leave out is not refused, and
+        # Kyverno's tests write `pass` for it. It is shown as skipped, and not counted as passed.
+        left_out = expected.result == Status.PASS and not _has_named_rules(response)
+        finding = _Finding(ok=is_expected or left_out, reason=EXCLUDED, message=EXCLUDED)
+        outcome = self._outcome(expected, expected.rule, "/".join(key), finding)
+        return replace(outcome, result=Status.SKIP) if left_out else outcome
+
+
+def _compare_status(expected: TestResult, result: Result) -> _Finding:
+    if reported_status(result) != expected.result:
+        return _tell_status(expected, result)
+    return _Finding(ok=True, reason="Ok", message=result.message)
 
 
 def _tell_status(expected: TestResult, result: Result) -> _Finding:
@@ -253,10 +271,14 @@ def find_target(response: TestedResponse, key: ResourceKey) -> Result | None:
 
 def _select_rules(expected: TestResult, response: TestedResponse) -> tuple[Result, ...]:
     # Only rules of classic policies have names that authors gave them.
-    if not expected.rule or not registry().of(response.policy).has_named_rules:
+    if not expected.rule or not _has_named_rules(response):
         return response.results
     names = {form.format(expected.rule) for form in _AUTOGEN_NAMES}
     return tuple(result for result in response.results if result.rule in names)
+
+
+def _has_named_rules(response: TestedResponse) -> bool:
+    return registry().of(response.policy).has_named_rules
 
 
 def _is_named(key: ResourceKey, name: str) -> bool:

@@ -41,7 +41,15 @@ def run_checks(
     number = 0
     for check in checks:
         must, must_not = _compile(check.assert_), _compile(check.error)
-        for response, result in _select(check, answers):
+        selected = list(_select(check, answers))
+        # What must not be found may well have no result.
+        if not selected and must is not None:
+            number += 1
+            message = "the check matches no result"
+            yield TestOutcome(
+                number, "", "", "", Status.FAIL, "Not found", message, ok=False, source=source
+            )
+        for response, result in selected:
             facts = _describe_result(result)
             for assertion, wanted in ((must, True), (must_not, False)):
                 if assertion is not None:

@@ -17,11 +17,12 @@ from lictor.offline.resources import DocumentSpan
 
 _HEAD_BYTES: Final = 64 << 10
 _MAX_LINE: Final = 64 << 20
-_ITEMS = re.compile(rb"^items:[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*(?=( *)-\s)", re.M)
+_ITEMS = re.compile(rb"^items:[ \t]*(?:#[^\n]*|\r)?\n(?:[ \t]*(?:#[^\n]*|\r)?\n)*(?=( *)-\s)", re.M)
 
 
-# What ends a line for YAML, and not here: what stands behind it could be anything.
-OTHER_BREAK = re.compile(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
+# What ends a line for YAML, and not here: what stands behind it could be anything. What a byte
+# order mark means depends on where in the document it stands.
+OTHER_BREAK = re.compile(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf")
 
 
 class ItemList(msgspec.Struct, frozen=True):
@@ -42,6 +43,7 @@ def find_item_list(given: Input, start: int, end: int) -> ItemList | None:
 
 def _compile_line(indent: int) -> re.Pattern[bytes]:
     """A line that stands no deeper than the dashes, and is no comment; with or without a dash."""
+    # re: linear - one repetition with a bound
     return re.compile(rb"^( {0,%d})(?=[^\s#])(-(?=\s))?" % indent, re.MULTILINE)
 
 

@@ -76,7 +76,7 @@ def _compare(left: str, right: str) -> int:
             return ord(one) - ord(other)
         return 1 if one.isalpha() else -1
     # A nought inside a number is a digit like others; at its beginning it says nothing.
-    before = re.search(r"\d*$", left[:at])
+    before = re.search(r"(?<!\d)\d*$", left[:at])
     lead = "1" if "0" in (one, other) and before and before[0].strip("0") else ""
     numbers = [_read_digits(name, at) for name in (left, right)]
     values = [int(lead + digits or "0") for digits in numbers]
@@ -290,7 +290,9 @@ def _blocks(result: Result, options: AnswerOptions) -> bool:
 
 
 def _is_closed(error: Result, options: AnswerOptions) -> bool:
-    return error.over_limit or options.fails_closed(error.policy)
+    # The registry of an image must not decide by its silence whether the image is let in.
+    is_about_images = error.type is RuleType.IMAGE_VERIFY
+    return is_about_images or error.over_limit or options.fails_closed(error.policy)
 
 
 def _blocks_change(result: Result, options: AnswerOptions) -> bool:

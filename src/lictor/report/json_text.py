@@ -16,8 +16,8 @@ _TRANSLATION = {
     **{code: "\\ufffd" for code in range(0xD800, 0xE000)},
     **{ord(char): escape for char, escape in _ESCAPES.items()},
 }
-# Nothing of this is written otherwise. To translate a text costs several times as much.
-_PLAIN = re.compile(r"[ !#-%'-;=?-\[\]-~]*+")
+# Everything else is written as it is. To translate a text costs several times as much.
+_SPECIAL = re.compile(r"[^ !#-%'-;=?-\[\]-~]")
 _EXACT = 2**53
 _MAX_DEPTH = 400
 
@@ -48,7 +48,7 @@ def render_number(value: float) -> str:
 
 def quote_text(text: str) -> str:
     """One JSON string."""
-    return f'"{text if _PLAIN.fullmatch(text) else text.translate(_TRANSLATION)}"'
+    return f'"{text.translate(_TRANSLATION) if _SPECIAL.search(text) else text}"'
 
 
 def _write(value: Json, parts: list[str], newline: str, depth: int) -> None:

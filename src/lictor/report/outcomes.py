@@ -27,7 +27,7 @@ class TestOutcome(msgspec.Struct, frozen=True):
     # `v1/Pod/namespace/name` in `test`, `namespace/Pod/name` in `apply`.
     resource: str
     result: Status
-    # "Ok", "Want pass, got fail", "Excluded", "Not found", "Invalid Policy"; empty in `apply`.
+    # "Ok", "Want pass, got fail", "Excluded", "Not found"; empty in `apply`.
     reason: str = ""
     message: str = ""
     ok: bool = True

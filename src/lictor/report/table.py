@@ -22,7 +22,7 @@ _COLORED_CONTROLS = {**_CONTROLS, 0x1B: "\x1b"}
 _CYAN, _GREEN, _RED, _YELLOW = "36;1", "32;1", "31;1", "33;1"
 _HEADER_COLOR = "40;32"
 _RESULT_COLORS = {"Pass": _GREEN, "Fail": _RED, "Error": _RED, "Warn": _YELLOW, "Skip": _CYAN}
-_REASON_COLORS = {"Excluded": _YELLOW, "Not found": _YELLOW, "Invalid Policy": _YELLOW}
+_REASON_COLORS = {"Excluded": _YELLOW, "Not found": _YELLOW}
 
 
 class TableCell(msgspec.Struct, frozen=True):

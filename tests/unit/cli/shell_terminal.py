@@ -35,7 +35,7 @@ class Shell:
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
-    def wait_for(self, words: str, seconds: float = 30.0) -> str:
+    def wait_for(self, words: str, seconds: float = 90.0) -> str:
         """Everything that is shown until some words are; fails where they do not come."""
         shown = b""
         end = time.monotonic() + seconds

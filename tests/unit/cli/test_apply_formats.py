@@ -202,3 +202,33 @@ def test_html_tells_no_secrets_and_runs_nothing(folder: Path, capsys) -> None:
     assert "(hidden)" in page
     assert "hidden-value" not in page
     assert page.count("<script>") == 1
+
+
+def test_totals_of_html_are_about_all_results(folder: Path, capsys) -> None:
+    good = POD.replace("name: mine", "name: good, labels: {team: a, owner: b}")
+    Path("pod.yaml").write_text(f"{POD}---\n{good}")
+    arguments = ["apply", "policy.yaml", "-r", "pod.yaml", "--output-format", "html"]
+    pages = []
+    for flags in ([], ["--failed-only"]):
+        assert run([*arguments, *flags]) == 1
+        pages.append(capsys.readouterr().out)
+    assert "<strong>50 %</strong>" in pages[0]
+    moment = re.compile(r'<p class="lead">[^·]*')
+    assert moment.sub("", pages[0]) == moment.sub("", pages[1])
+
+
+@pytest.mark.parametrize(
+    ("written", "misspelt"), [("pattern:", "patern:"), ("validate:", "validat:")]
+)
+def test_a_rule_whose_body_is_misspelt_is_no_pass(folder: Path, capsys, written, misspelt) -> None:
+    Path("policy.yaml").write_text(POLICY.replace(written, misspelt))
+    code, out, err = apply(capsys)
+    assert (code, "pass: 0, fail: 0, warn: 0, error: 2" in out) == (1, True)
+    assert f'unknown field "{misspelt[:-1]}"' in err
+    row = "{policy: need-team, rule: RULE, resources: [mine], kind: Pod, result: pass}"
+    Path("kyverno-test.yaml").write_text(
+        "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\n"
+        f"policies: [policy.yaml]\nresources: [pod.yaml]\nresults: [{row}]\n"
+    )
+    assert run(["test", "."]) == 1
+    assert "Want pass, got error" in capsys.readouterr().out

@@ -47,7 +47,7 @@ metadata: {name: t}
 policies: [policy.yaml]
 resources: [resource.yaml]
 results:
-- {policy: POLICY, resources: [m], result: pass, EXTRA}
+- {policy: POLICY, resources: [m], EXTRA}
 """
 
 
@@ -60,6 +60,7 @@ def check(tmp_path, monkeypatch, capsys):
         (tmp_path / "resource.yaml").write_text(resource)
         for file, text in files.items():
             (tmp_path / f"{file}.yaml").write_text(text)
+        extra = extra if "result:" in extra else f"{extra}, result: pass"
         test = TEST.replace("POLICY", name).replace("EXTRA", extra)
         (tmp_path / "kyverno-test.yaml").write_text(test)
         code = run(["test", "."])
@@ -87,6 +88,51 @@ def test_silent_policies(check, policy, resource, code, reason):
     given, out = check(policy, resource)
     assert given == code
     assert f"│ {reason} " in out
+
+
+@pytest.mark.parametrize("result", ["fail", "warn", "error"])
+def test_a_resource_that_a_policy_leaves_out_fulfils_no_other_result(check, result):
+    code, out = check(SELECTING, SERVICE, extra=f"kind: X, result: {result}")
+    assert (code, f"│ Want {result}, got Excluded " in out) == (1, True)
+
+
+def test_a_resource_that_a_policy_leaves_out_is_not_counted_as_passed(check):
+    code, out = check(SELECTING, SERVICE)
+    assert code == 0
+    assert "│ Skip   │ Excluded " in out
+    assert "Test Summary: 0 tests passed and 0 tests failed, 1 excluded" in out
+
+
+GENERATING = POLICY.replace("ValidatingPolicy", "GeneratingPolicy")
+BROKEN = GENERATING.replace(
+    'validations: [{expression: "has(object.metadata.labels)"}]',
+    """generate: [{expression: 'generator.Apply("x", variables.nope)'}]""",
+)
+IDLE = BROKEN.replace("""'generator.Apply("x", variables.nope)'""", "'generator.Apply(\"x\", [])'")
+
+
+@pytest.mark.parametrize("extra", ["kind: X", "generatedResource: made.yaml"])
+def test_a_broken_generating_policy_is_no_pass(check, extra):
+    code, out = check(BROKEN, MAP, extra=extra, made=MAP)
+    assert (code, "│ Want pass, got error " in out) == (1, True)
+    assert "ERROR: owner -> v1/ConfigMap/default/m:" in out
+
+
+def test_what_must_be_generated_is_generated(check):
+    assert check(IDLE, MAP)[0] == 0
+    code, out = check(IDLE, MAP, extra="generatedResource: made.yaml", made=MAP)
+    assert (code, "│ Resource error " in out) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["owner", "nobody"])
+def test_a_check_without_rows_runs_and_must_match_something(tmp_path, capsys, name):
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    (tmp_path / "resource.yaml").write_text(MAP)
+    head, _, _ = TEST.partition("results:")
+    checks = f"checks: [{{match: {{policy: {{metadata: {{name: {name}}}}}}}, assert: {{status: pass}}}}]\n"
+    (tmp_path / "kyverno-test.yaml").write_text(head + checks)
+    code, out = run(["test", str(tmp_path)]), capsys.readouterr().out
+    assert (code, "1 tests passed" in out) == ((0, True) if name == "owner" else (1, False))
 
 
 @pytest.mark.parametrize("extra", ["isValidatingPolicy: true", "rule: whatever", "kind: ConfigMap"])

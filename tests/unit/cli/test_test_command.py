@@ -152,8 +152,16 @@ def outcomes(capsys, *flags: str) -> tuple[int, list[tuple[str, str, str]]]:
         (team("good"), [("v1/Pod/default/good", "Pass", "Ok")]),
         (team("bad", result="fail"), [("v1/Pod/default/bad", "Pass", "Ok")]),
         (team("bad"), [("v1/Pod/default/bad", "Fail", "Want pass, got fail")]),
-        (team("free"), [("v1/Pod/spare/free", "Pass", "Excluded")]),
-        (team("free", result="fail"), [("v1/Pod/spare/free", "Pass", "Excluded")]),
+        (team("free", result="skip"), [("v1/Pod/spare/free", "Pass", "Excluded")]),
+        *(
+            (
+                team("free", result=result),
+                [("v1/Pod/spare/free", "Fail", f"Want {result}, got Excluded")],
+            )
+            for result in ("pass", "fail", "warn", "error")
+        ),
+        # No rule has this name: nothing was checked.
+        (team("good", rule="taem"), [("v1/Pod/default/good", "Fail", "Want pass, got Excluded")]),
         (team("one/twin"), [("v1/Pod/one/twin", "Pass", "Ok")]),
         (
             team("twin", result="fail"),

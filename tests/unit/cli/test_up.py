@@ -120,7 +120,7 @@ def test_policies_are_in_force_when_it_says_so(tmp_path):
         assert len(children) >= 2
         began = time.monotonic()
     assert cluster.process.returncode == 0
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert not cluster.kubeconfig.exists()
     wait_until_gone(children)
 
@@ -216,9 +216,10 @@ RIGHTS = {
 
 def test_a_cluster_that_comes_back_judges_again(tmp_path):
     """The second start finds webhook configurations that lead to a port of the first."""
-    words = (f"--data={tmp_path / 'data'}", f"--policies={POLICIES}")
-    for pod in ("first", "second"):
-        with up(tmp_path, *words) as cluster:
+    words = [f"--data={tmp_path / 'data'}", f"--policies={POLICIES}"]
+    # The policies are stored: the third start needs no files.
+    for pod, given in (("first", words), ("second", words), ("third", words[:1])):
+        with up(tmp_path, *given) as cluster:
             assert "with 5 policies in force" in cluster.told
 
             async def work(client, pod=pod):
@@ -230,6 +231,7 @@ def test_a_cluster_that_comes_back_judges_again(tmp_path):
             cluster.process.send_signal(signal.SIGINT)
             _, told = cluster.process.communicate(timeout=PATIENCE)
         assert "Error" not in told
+        assert "is not ready" not in told
 
 
 def test_names_and_flags_of_kyverno(tmp_path):

@@ -301,7 +301,7 @@ def test_modules_have_no_power_over_the_terminal(lictor: Lictor) -> None:
     )
     lictor("annotate", "-m", "metadata.yml", "-o", "made.wasm", "accept.wasm")
     _, page, _ = lictor("inspect", "made.wasm")
-    assert r"\x1b]0;x\x07d\x9b2J\u202e" in page
+    assert r"\x1b]0;x\x07d\u009b2J\u202e" in page
     assert "\x1b" not in page
     code, _, told = lictor("inspect", "\x1b]0;x\x07.wasm")
     assert code

@@ -50,7 +50,7 @@ def test_reports_of_files(tmp_path):
             assert opened.status_code == 303
             assert "Secure; HttpOnly; SameSite=Strict" in opened.headers["set-cookie"]
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize(

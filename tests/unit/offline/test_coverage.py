@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from lictor.cli.exit_codes import run
-from lictor.offline.expression_mutants import change_expression, change_pattern_text
-from lictor.offline.mutants import change_body, list_changes
+from lictor.offline.mutants import change_body, change_expression, change_pattern_text, list_changes
 from lictor.raw import Json
 
 ROOT = Path(__file__).parents[3]

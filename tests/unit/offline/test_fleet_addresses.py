@@ -115,6 +115,9 @@ def test_standard_input_is_no_file_to_share_out():
         ("https://who:secret@host/a.yaml", "https://host/a.yaml"),
         ("https://host/a.yaml?X-Amz-Signature=secret", "https://host/a.yaml"),
         ("s3://key:secret@bucket/a@b.yaml", "s3://bucket/a@b.yaml"),
+        ("s3://key:sec/ret@bucket/a.yaml", "s3://bucket/a.yaml"),
+        ("git+https://who:secret@host/a", "git+https://host/a"),
+        ("https://host:8443/a@b.yaml", "https://host:8443/a@b.yaml"),
         ("folder/a?.yaml", "folder/a?.yaml"),
     ],
 )

@@ -3,7 +3,25 @@
 import pytest
 
 from lictor.errors import LoadError, UsageError
-from lictor.offline.fleet.addresses import compile_cluster_template
+from lictor.offline.fleet.addresses import compile_cluster_template, name_stored
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name", "address"),
+    [
+        ("s3", "bucket/a.yaml", "s3://bucket/a.yaml"),
+        ("s3", "s3://bucket/a.yaml", "s3://bucket/a.yaml"),
+        ("file", "/data/a.yaml", "file:///data/a.yaml"),
+        ("s3", "file:///etc/passwd", None),
+        ("s3", "ftp://10.0.0.1/a.yaml", None),
+    ],
+)
+def test_a_store_names_files_of_its_own_only(scheme, name, address):
+    if address is not None:
+        assert name_stored(scheme, name, "s3://bucket") == address
+        return
+    with pytest.raises(LoadError, match="names a file elsewhere"):
+        name_stored(scheme, name, "s3://bucket")
 
 
 @pytest.mark.parametrize(

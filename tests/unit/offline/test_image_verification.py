@@ -244,6 +244,40 @@ def test_a_policy_about_other_images_proves_nothing(site: Site) -> None:
     assert told.summary == "no policy is about this image"
 
 
+_NOTHING = {
+    "expressions that verify nothing": """
+apiVersion: policies.kyverno.io/v1
+kind: ImageValidatingPolicy
+metadata: {name: idle}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validationConfigurations: {required: false, verifyDigest: false, mutateDigest: false}
+  attestors: [{name: a, cosign: {key: {data: unused}}}]
+  validations: [{expression: "true"}]
+""",
+    "a block without attestors": """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: idle}
+spec:
+  rules:
+  - name: idle
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    verifyImages:
+    - {imageReferences: ["*"], failureAction: Enforce, required: false, verifyDigest: false}
+""",
+}
+
+
+@pytest.mark.parametrize("text", _NOTHING.values(), ids=_NOTHING)
+def test_a_policy_that_verifies_nothing_does_not_accept(site: Site, text: str) -> None:
+    told = site.verify(Demand(), site.write("idle.yaml", text))
+    assert not told.is_verified
+    assert told.summary == "refused by idle"
+    assert any("unverified image" in line for line in render_verification(told))
+
+
 @pytest.mark.parametrize("rule", ["other", "absent"])
 def test_only_rules_that_verify_images_can_be_asked(site: Site, rule: str) -> None:
     with pytest.raises(UsageError, match="verifies images"):

@@ -1,6 +1,7 @@
 """Work spread over processes gives the answers of one process, in order."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,11 @@ def test_an_error_of_a_worker_reaches_the_parent() -> None:
         list(map_chunks(work, split_evenly(list(range(8)), 2), 2))
 
 
-def test_a_worker_that_dies_is_noticed() -> None:
+@pytest.mark.parametrize("die", [lambda: os._exit(3), os.abort])
+def test_a_worker_that_dies_is_noticed(die: Callable[[], None]) -> None:
     def work(chunk: list[int]) -> int:
-        os._exit(3)
+        die()
+        return 1
 
     with pytest.raises(WorkerError, match="ended unexpectedly"):
         list(map_chunks(work, [[1], [2]], 2))

@@ -32,6 +32,7 @@ from lictor.cli.up.policy_files import FileObject
 from lictor.cluster.stored_policy import is_ready
 from lictor.errors import LictorError, RefusedRequestError
 from lictor.families.registry import PolicyKind, Role, registry
+from lictor.http.addresses import Destination, open_stream
 from lictor.raw import JsonObject
 
 
@@ -49,6 +50,10 @@ def list_policies(server: Server) -> list[PolicySummary]:
         PolicySummary(each["kind"], each["metadata"]["name"], _is_in_force(each))
         for each in _iter_stored(server)
     ]
+
+
+def _are_in_force(server: Server) -> bool:
+    return all(_is_in_force(each) for each in _iter_stored(server))
 
 
 def is_policy(document: JsonObject) -> bool:
@@ -90,6 +95,8 @@ def _is_in_force(document: JsonObject) -> bool:
 
 
 _PATIENCE = 60.0
+# A stored policy may be one that is never ready: that must not hold up each start for a minute.
+_PATIENCE_WITH_STORED = 20.0
 _TICK = 0.01
 _ADMIN = ApiUser(ADMIN, ("system:masters", "system:authenticated"))
 _WEBHOOKS: GroupResource = ("admissionregistration.k8s.io", "validatingwebhookconfigurations")
@@ -118,6 +125,9 @@ class Welcome:
         # What policies stand on is there; they do not stand on each other.
         await asyncio.gather(*(self._apply(server, each) for each in found))
         await _wait(lambda: not any(is_waited_for(server, each.body) for each in found))
+        if not self._plan.is_bare:
+            # Those of an earlier run are ready again once the webhooks have been written anew.
+            await _wait(lambda: _are_in_force(server), _PATIENCE_WITH_STORED)
         self._tell(list_policies(server))
 
     async def _wait_for_webhook(self, server: Server) -> None:
@@ -219,8 +229,8 @@ def _shorten(path: Path) -> str:
     return str(path)
 
 
-async def _wait(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE
+async def _wait(holds: Callable[[], bool], patience: float = _PATIENCE) -> None:
+    deadline = time.monotonic() + patience
     while not holds() and time.monotonic() < deadline:  # noqa: ASYNC110  (a few times only)
         await asyncio.sleep(_TICK)
 
@@ -233,7 +243,7 @@ async def _answers(port: int) -> bool:
     context.verify_mode = ssl.CERT_NONE
     try:
         async with asyncio.timeout(2):
-            reader, writer = await asyncio.open_connection(LOOPBACK, port, ssl=context)
+            reader, writer = await open_stream(Destination(LOOPBACK, port, context))
             try:
                 writer.write(_QUESTION)
                 head = await reader.readline()

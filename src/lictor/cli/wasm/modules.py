@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from lictor.cli.exit_codes import show_plainly
+from lictor.cli.terminal import show_plainly
 from lictor.cli.wasm.options import WasmCommand, source_options, warn
 from lictor.release import VERSION
 from lictor.report.module_metadata import TextSection

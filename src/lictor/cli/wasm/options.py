@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import click
 
-from lictor.cli.exit_codes import show_plainly
 from lictor.cli.flag_command import FlagCommand
+from lictor.cli.terminal import show_plainly
 from lictor.errors import UsageError
 from lictor.raw import Json
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 import orjson
 
-from lictor.cli.exit_codes import show_plainly
+from lictor.cli.terminal import show_plainly
 from lictor.cli.wasm.options import (
     WasmCommand,
     source_options,

@@ -16,6 +16,7 @@ from lictor.evaluate.cel.validations import (
     compile_decisions,
     decide_with_params,
     list_decision_texts,
+    require_validations,
 )
 from lictor.families.admission_policy.records import (
     ValidatingAdmissionPolicy,
@@ -92,6 +93,7 @@ class _Compiler(msgspec.Struct, frozen=True):
 
     def _check(self, binding: _Binding | None, action: Action) -> Check:
         spec = self.policy.spec
+        require_validations(spec.validations, spec.audit_annotations, "validations")
         texts = [*list_decision_texts(spec.match_conditions, spec.variables, spec.validations)]
         texts += [annotation.value_expression for annotation in spec.audit_annotations]
         view = self.around.native_viewpoint.view(texts)

@@ -158,6 +158,9 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             yield Phase.VALIDATE, RuleType.VALIDATION, _RuleCompiler._validate
         if rule.generate is not None:
             yield Phase.GENERATE, RuleType.GENERATION, _RuleCompiler._generate
+        if not (rule.mutate or rule.verify_images or rule.validate or rule.generate):
+            # Its body may be misspelt: it must not look like a rule that has nothing to object to.
+            yield Phase.VALIDATE, RuleType.VALIDATION, _RuleCompiler._miss_body
 
     def _check(self, kind: RuleType, build: "_Build") -> Check:
         if self.context.is_lazy:
@@ -253,6 +256,9 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         from lictor.evaluate.generate import compile_generate
 
         return compile_generate(_given(self.rule.generate), setting)
+
+    def _miss_body(self, _: RuleContext) -> Check:
+        raise CompileError("expected validate, mutate, generate or verifyImages, found none")
 
     def _pass(self, setting: RuleContext) -> Check:
         return lambda case: (setting.result(case, RuleOutcome(Status.PASS)),)

@@ -17,11 +17,10 @@ GroupDecision: TypeAlias = Callable[[AskMember], Truth]
 
 # Each operator is a call inside the call of the one before it.
 _MOST_TOKENS = 1_000
+_LONGEST = 64 * 1024
 _DEEPEST = 64
-_TOKEN = re.compile(
-    r"(?:\s+|//[^\n]*|/\*.*?\*/)*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<sign>&&|\|\||==|!=|[!()&|^])|(?P<end>\Z))",
-    re.DOTALL,
-)
+_BLANK = re.compile(r"\s+|//[^\n]*")
+_TOKEN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|&&|\|\||==|!=|[!()&|^]|\Z")
 # How strongly an operator binds; those of one strength are read from the left.
 _STRENGTH = {"||": 1, "|": 1, "^": 1, "&&": 2, "&": 2, "==": 3, "!=": 3}
 
@@ -37,6 +36,8 @@ class _Token(NamedTuple):
 
 def compile_group_expression(text: str, members: Collection[str]) -> GroupDecision:
     """Read an expression over these members; SyntaxFaultError says where it is wrong."""
+    if len(text) > _LONGEST:
+        raise _fault_at(_LONGEST, text[: _LONGEST + 1], f"longer than {_LONGEST} characters")
     return _Parser(text, members).read()
 
 
@@ -63,17 +64,26 @@ class _Parser:
         tokens: list[_Token] = []
         at = 0
         while not tokens or tokens[-1].text:
+            at = self._skip_blanks(at)
             match = _TOKEN.match(self._text, at)
             if match is None:
-                sign = self._text[at:].lstrip()[:1]
-                position = self._text.index(sign, at)
-                raise _fault_at(position, self._text, f"{sign!r} is not expected here")
-            kind = match.lastgroup or "end"
-            tokens.append(_Token(match.group(kind), match.start(kind)))
+                raise _fault_at(at, self._text, f"{self._text[at]!r} is not expected here")
+            tokens.append(_Token(match.group(), at))
             at = match.end()
             if len(tokens) > _MOST_TOKENS:
                 raise _fault_at(at, self._text, "the expression is too long")
         return tokens
+
+    def _skip_blanks(self, at: int) -> int:
+        """The place behind blanks and comments; a comment that is not closed is left."""
+        while True:
+            blank = _BLANK.match(self._text, at)
+            if blank is not None:
+                at = blank.end()
+            elif self._text.startswith("/*", at) and (end := self._text.find("*/", at + 2)) >= 0:
+                at = end + 2
+            else:
+                return at
 
     @property
     def _next(self) -> _Token:

@@ -115,7 +115,7 @@ class LookupAnswers:
         self, lookups: Lookups, *, namespace: str = "", cache: AnswerCache | None = None
     ) -> None:
         self._lookups = lookups
-        self._access = RegistryAccess(namespace=namespace)
+        self._access = RegistryAccess(namespace=namespace, named=frozenset())
         self._cache = cache or AnswerCache()
         self._cluster = ClusterAnswers(lookups)
 

@@ -4,6 +4,7 @@ import msgspec
 
 from lictor.errors import CompileError
 from lictor.families.kubewarden.capabilities import read_capabilities
+from lictor.families.registry import WebhookPath
 from lictor.raw import Json, JsonObject
 from lictor.records import convert_record
 
@@ -112,4 +113,4 @@ def choose_prefix(*, namespaced: bool, is_group: bool) -> str:
 def name_policy(*, namespace: str, name: str, is_group: bool) -> str:
     """The name under which servers know a policy: that of its webhook, and part of its path."""
     prefix = choose_prefix(namespaced=bool(namespace), is_group=is_group)
-    return "-".join(part for part in (prefix, namespace, name) if part)
+    return WebhookPath(policy_prefix=prefix).name_policy(namespace, name)

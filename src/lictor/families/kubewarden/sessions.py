@@ -21,6 +21,7 @@ from lictor.lang.yaml.scalars import resolve_plain
 from lictor.raw import JsonObject
 
 _NAMES: Mapping[type, str] = {made: name for name, made in SESSION_NAMES.items()}
+# re: linear - the last part takes all that is left
 _REQUEST = re.compile(r"\s*!(\w+)\s*(.*)", re.DOTALL)
 
 

@@ -40,6 +40,7 @@ def _declare(
     short_name: str,
     compile_policy: str,
     crd: CrdShape,
+    /,
     **own: Any,
 ) -> tuple[PolicyKind, PolicyKind]:
     """A kind for the whole cluster, and the same for one namespace; `own` is what is its own."""

@@ -1,7 +1,7 @@
 """Policies about Pods, for the controllers that make Pods: the same text, one floor deeper."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from lictor.families.kyverno_cel.records import CelPolicy, MutatingPolicy
 from lictor.families.registry import WebhookMatch, registry
 from lictor.lang.cel.rewriting import CelToken, find_close, read_tokens
-from lictor.model.cel_policy import MutatingSpec, PodControllers
+from lictor.model.cel_policy import ImageValidatingSpec, MutatingSpec, PodControllers
 from lictor.model.constraints import MatchResources, Mutation, ResourceRule
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Phase
@@ -194,9 +194,45 @@ def _rewrite_spec(policy: PolicyRecord, floor: Floor) -> Json:
     return floor.rewrite(policy.spec)
 
 
+def list_requests(spec: Json) -> MatchResources | None:
+    """What a policy is about: where it is about images of Pods, debug containers as well.
+
+    As in Kyverno 1.19; they are added by an update of the subresource.
+    """
+    constraints: MatchResources | None = spec.match_constraints
+    if constraints is None or not isinstance(spec, ImageValidatingSpec):
+        return constraints
+    return msgspec.structs.replace(
+        constraints,
+        resource_rules=(
+            *constraints.resource_rules,
+            *_add_debug_containers(constraints.resource_rules, {"*", "CREATE", "UPDATE"}),
+        ),
+        exclude_resource_rules=(
+            *constraints.exclude_resource_rules,
+            *_add_debug_containers(constraints.exclude_resource_rules, {"*", "UPDATE"}),
+        ),
+    )
+
+
+def _add_debug_containers(
+    rules: Iterable[ResourceRule], operations: set[str]
+) -> Iterator[ResourceRule]:
+    for rule in rules:
+        is_core = not {"", "*"}.isdisjoint(rule.api_groups)
+        is_about = not {"pods", "*"}.isdisjoint(rule.resources)
+        if is_core and is_about and not operations.isdisjoint(rule.operations):
+            yield msgspec.structs.replace(
+                rule,
+                operations=("UPDATE",),
+                api_groups=("",),
+                resources=("pods/ephemeralcontainers",),
+            )
+
+
 def describe_match(policy: PolicyRecord) -> WebhookMatch | None:
     """What a policy asks of its webhook; None where it is about nothing."""
-    spec, constraints = policy.spec, policy.spec.match_constraints
+    spec, constraints = policy.spec, list_requests(policy.spec)
     if constraints is None or not constraints.resource_rules:
         return None
     return WebhookMatch(

@@ -6,7 +6,7 @@ from lictor.compile.cel.deferral import make_rule
 from lictor.compile.cel.selection import choose_action, select_constrained
 from lictor.compile.context import CompileContext
 from lictor.errors import LictorError
-from lictor.families.kyverno_cel.autogen import list_floors
+from lictor.families.kyverno_cel.autogen import list_floors, list_requests
 from lictor.families.kyverno_cel.records import CelPolicy
 from lictor.families.registry import refer, registry
 from lictor.model.constraints import MatchResources
@@ -45,7 +45,7 @@ def fail_cel_policy(policy: CelPolicy, error: LictorError, context: CompileConte
 
 def _list_constraints(policy: CelPolicy) -> Iterator[MatchResources | None]:
     spec = policy.spec
-    yield spec.match_constraints
+    yield list_requests(spec)
     autogen = getattr(spec, "autogen", None)
     if autogen is not None:
         for floor in list_floors(spec.match_constraints, autogen.pod_controllers):

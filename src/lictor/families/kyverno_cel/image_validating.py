@@ -36,7 +36,7 @@ from lictor.evaluate.cel.image_checks import (
 from lictor.evaluate.cel.image_verification import VerificationRules, bind_verification
 from lictor.evaluate.cel.validations import Judge, compile_validations
 from lictor.evaluate.cel.views import View, view_payload
-from lictor.families.kyverno_cel.autogen import Floor, list_floors
+from lictor.families.kyverno_cel.autogen import Floor, list_floors, list_requests
 from lictor.families.kyverno_cel.records import ImageValidatingPolicy
 from lictor.families.registry import refer
 from lictor.lang.cel.environment import kyverno_environment
@@ -73,7 +73,7 @@ class _Compiler(msgspec.Struct, frozen=True):
     action: Action
 
     def rules(self, spec: ImageValidatingSpec) -> Iterator[CompiledRule]:
-        yield from self._rules(spec, spec.match_constraints, lambda: spec)
+        yield from self._rules(spec, list_requests(spec), lambda: spec)
         if spec.evaluation.mode != "JSON":
             for floor in list_floors(spec.match_constraints, spec.autogen.pod_controllers):
                 yield from self._floor_rules(spec, floor)
@@ -143,7 +143,7 @@ class _Compiler(msgspec.Struct, frozen=True):
 
     def compile(self, spec: ImageValidatingSpec) -> tuple[ImagePolicyParts, Judge]:
         ref, around = self.ref, self.around
-        access = build_access(spec.credentials, ref.namespace)
+        access = build_access(spec, ref.namespace)
         plain = ExpressionCompiler(
             kyverno_environment("image", is_namespaced=bool(ref.namespace)),
             bind_verification(around.host_functions(ref.namespace), around.lookups, access),

@@ -106,11 +106,20 @@ def _list_stored(address: str) -> Iterator[InputFile]:
         raise LoadError("no file is there, or no YAML file below it", where=shown)
     scheme = address.partition("://")[0]
     for name in sorted(found):
-        full = name if _ADDRESS.match(name) else f"{scheme}://{name.lstrip('/')}"
-        if scheme == "file":
-            full = f"file://{name}"
+        full = name_stored(scheme, name, shown)
         size, version = _read_facts(found[name])
         yield InputFile(full, hide_credentials(full), size, version)
+
+
+def name_stored(scheme: str, name: str, shown: str) -> str:
+    """The address of a file that a store (`shown`) names."""
+    if scheme == "file":
+        return f"file://{name}"
+    full = name if _ADDRESS.match(name) else f"{scheme}://{name.lstrip('/')}"
+    if not full.startswith(f"{scheme}://"):
+        # Who fills a store does not choose what else is read here.
+        raise LoadError(f"it names a file elsewhere: {hide_credentials(full)}", where=shown)
+    return full
 
 
 def _look_up(files: "AbstractFileSystem", path: str) -> dict[str, dict[str, Any]]:
@@ -217,6 +226,7 @@ def compile_cluster_template(template: str) -> NameCluster:
         )
     parts = _PIECES.split(template.removeprefix("./"))
     body = "".join(_PATTERNS.get(part, re.escape(part)) for part in parts)
+    # re: bounded - paths of files, with a template of the user
     pattern = re.compile(body if template.startswith("/") else f"(?:.*?/)??{body}")
 
     def name_cluster(path: str) -> str:

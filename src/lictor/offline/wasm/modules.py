@@ -89,7 +89,7 @@ def open_store(
         verification=read_signers(wanted),
         trusted_root=_read_trust(wanted.sigstore_trust_config),
     )
-    return ModuleStore(settings)
+    return ModuleStore(settings.for_operator())
 
 
 def read_signers(flags: SignerFlags) -> VerificationConfig | None:

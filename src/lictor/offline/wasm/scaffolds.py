@@ -20,7 +20,7 @@ CLUSTER_KIND = "ClusterAdmissionPolicy"
 _PREFIX = "io.kubewarden.policy."
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _NOT_NAME = re.compile(r"[^a-z0-9.-]+")
-_AUTHOR = re.compile(r"\s*(?P<name>[^<,]*?)\s*(?:<(?P<email>[^>]*)>)?\s*")
+_AUTHOR = re.compile(r"(?P<name>[^<,]*)(?:<(?P<email>[^>]*)>)?")
 _HUB_TEXTS = ("title", "version", "description", "author")
 
 
@@ -202,8 +202,7 @@ def _render_install(image: str, usage: str) -> str:
 
 def _read_authors(text: str) -> Iterable[dict[str, str]]:
     for part in text.split(","):
-        found = _AUTHOR.fullmatch(part)
-        if found and (found["name"] or found["email"]):
-            yield {"name": found["name"] or found["email"]} | (
-                {"email": found["email"]} if found["email"] else {}
-            )
+        found = _AUTHOR.fullmatch(part.strip())
+        name, email = (found["name"].strip(), found["email"]) if found else ("", "")
+        if name or email:
+            yield {"name": name or email} | ({"email": email} if email else {})

@@ -1,6 +1,7 @@
 """Kubewarden's policies as programs, with modules that run."""
 
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "wasm"))
 from wat_guests import wapc
 
 from lictor.assembly import compile_documents, fail_policy
+from lictor.cluster.routes import is_unique_name
 from lictor.engine import Engine
 from lictor.errors import CompileError, NotYetError
+from lictor.families.kubewarden.policy_server import name_policy
 from lictor.families.kubewarden.records import describe_entry, locate_modules, name_uniquely
 from lictor.lang.wasm.metadata import write_metadata
 from lictor.lang.wasm.module import ModuleMetadata, WasmModule
@@ -234,6 +237,19 @@ def test_reports_name_the_policy_as_kubewarden_does(modules: ModuleStore) -> Non
 def test_unique_names(modules: ModuleStore, kind: str, name: str) -> None:
     (record,) = load_documents(write_policy(modules, "accept", kind), "policy").records
     assert name_uniquely(record) == name
+
+
+def test_no_two_policies_have_one_unique_name() -> None:
+    parts = ["a", "b", "group", "a-b", "b-a", "group-a", "a-group", "group-group", "namespaced"]
+    names = [*parts, "a.b", "group.a", "a-b.a", "group.a-b", "group.group-a", "b-a-b"]
+    made: dict[str, tuple[str, str, bool]] = {}
+    for namespace, name, is_group in product(["", *parts], names, [True, False]):
+        unique = name_policy(namespace=namespace, name=name, is_group=is_group)
+        assert made.setdefault(unique, (namespace, name, is_group)) == (namespace, name, is_group)
+        assert is_unique_name(unique)
+        usual = "-".join(filter(None, ["namespaced" if namespace else "clusterwide", namespace]))
+        if not is_group and "-" not in namespace and not f"{namespace}{name}".startswith("group"):
+            assert unique == f"{usual}-{name}"
 
 
 @pytest.mark.parametrize("kind", ["AdmissionPolicy", "AdmissionPolicyGroup"])

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.lang.kind_selector import KindTest, compile_kind_selector, parse_kind_selector
+from lictor.lang.pattern.anchor import replace_references
 from lictor.model.matching import Match, ResourceFilter
 from lictor.model.policy import ForEachMutate, Mutate, Rule, Validate
 from lictor.raw import Json
@@ -23,10 +24,6 @@ _QUALIFIED = {
     "ReplicationController": "v1/ReplicationController",
     "StatefulSet": "apps/v1/StatefulSet",
 }
-# A reference to another place in the rule, as old messages have: $(./../pattern/spec/x)
-_REFERENCE = re.compile(r"^\$\(.[^ ]*\)|(?<=[^\\])\$\(.[^ ]*\)")
-# To look for references takes time that grows with the square of the text.
-_MAX_MESSAGE = 4096
 
 # None where a filter has nothing to say of the new kinds.
 Retarget: TypeAlias = Callable[[ResourceFilter, tuple[str, ...]], ResourceFilter | None]
@@ -175,7 +172,7 @@ def _nest_assertion(validate: Validate, nesting: Nesting) -> Validate | None:
     return replace(validate, assert_=moved)
 
 
-def _keep(validate: Validate, nesting: Nesting, body: str, **fields: Json) -> Validate:
+def _keep(validate: Validate, nesting: Nesting, body: str, /, **fields: Json) -> Validate:
     return Validate(
         message=_shift_references(validate.message, nesting, body),
         failure_action=validate.failure_action,
@@ -186,15 +183,17 @@ def _keep(validate: Validate, nesting: Nesting, body: str, **fields: Json) -> Va
 
 
 def _shift_references(message: str, nesting: Nesting, body: str) -> str:
-    if "$(" not in message or len(message) > _MAX_MESSAGE:
+    """Move references to places in the rule, as old messages have: $(./../pattern/spec/x)"""
+    if "$(" not in message:
         return message
+    # re: linear - fixed letters, and one repetition
     place = re.compile(rf"{body}/\w+" if body == "anyPattern" else body)
     shift = "/" + "/".join(nesting.path)
 
-    def move(reference: re.Match[str]) -> str:
-        return place.sub(lambda found: found.group() + shift, reference.group())
+    def move(reference: str) -> str:
+        return place.sub(lambda found: found.group() + shift, reference)
 
-    return _REFERENCE.sub(move, message)
+    return replace_references(message, move)
 
 
 def _move_variables(rule: Rule, nesting: Nesting) -> Rule:
