@@ -1,4 +1,5 @@
-# The same words for people and CI. Everything lives in .venv, made from requirements.lock.
+# The same words for people and CI. Everything lives in .venv, made from requirements.lock. PYTHON=program chooses the interpreter, and
+# VENV=.venv-3.13 keeps one beside the others.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +7,7 @@ STAMP := $(VENV)/.stamp
 SHARED ?= ../shared
 UV_VERSION := 0.13.7
 
-.PHONY: setup demo test test-cluster test-kubewarden test-page test-ray test-images test-packages check fix conformance conformance-cluster bench facts chart fuzz siege dependencies lock image image-base sbom packages clean
+.PHONY: setup demo test test-unit test-cluster test-kubewarden test-page test-ray test-images test-packages check fix conformance conformance-cluster bench facts chart fuzz siege dependencies lock image image-base sbom packages clean
 
 # Bytecode is written here because start-up counts, and some environments keep Python from writing it.
 setup: $(STAMP)
@@ -14,6 +15,7 @@ setup: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "$(VENV): $$($(BIN)/python -V)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
@@ -21,33 +23,32 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup
 	@$(BIN)/python scripts/demo.py
 
-# Many tests start processes, kill them and wait on a clock: what fails on a busy machine gets one more try by itself, in the open.
-# $(call pytest,NAME,PATHS AND OPTIONS,HOW THEY ARE SPREAD OVER PROCESSES)
-define pytest
-$(BIN)/python -m pytest -q $(2) $(3) || { \
-	    echo "$(1): one more try for those that failed, one after the other"; \
-	    $(BIN)/python -m pytest -q $(2) --last-failed --last-failed-no-failures none; }
-endef
+# One try, on every machine: tests wait for what can be seen, not for a while. $(call pytest,PATHS AND OPTIONS)
+pytest = echo "$(VENV): $$($(BIN)/python -V)" && $(BIN)/python -m pytest -q $(1)
 
 # More processes than cores: many tests wait for others.
 test: setup
-	@$(call pytest,test,,-n $(or $(WORKERS),4))
+	@$(call pytest,-n $(or $(WORKERS),4))
+
+# What differs between interpreters would differ here.
+test-unit: setup
+	@$(call pytest,tests/unit -n $(or $(WORKERS),4))
 
 # On the cluster inside lictor and on a real control plane, which is built through Go modules the first time; that half is skipped in one
 # line where there is no Go. LICTOR_CLUSTER=embedded or real chooses. SLOW=1 adds tests that take minutes.
 test-cluster: export LICTOR_CLUSTER_TESTS = 1
 test-cluster: setup
-	@$(call pytest,test-cluster,tests/cluster $(if $(SLOW),,-m "not slow"),-n 3 --dist loadfile --no-loadscope-reorder)
+	@$(call pytest,tests/cluster $(if $(SLOW),,-m "not slow") -n 3 --dist loadfile --no-loadscope-reorder)
 
 # Policy servers and command lines as Kubewarden has them, with guests that are built by Go the first time.
 test-kubewarden: export LICTOR_KUBEWARDEN_TESTS = 1
 test-kubewarden: setup
-	@$(call pytest,test-kubewarden,tests/conformance/test_policy_server.py tests/conformance/test_kwctl.py,-n 2 --dist loadfile)
+	@$(call pytest,tests/conformance/test_policy_server.py tests/conformance/test_kwctl.py -n 2 --dist loadfile)
 
 # The page in a real browser: Chromium of the system, and axe-core from npm; skipped in one line where they are missing.
 test-page: export LICTOR_PAGE_TESTS = 1
 test-page: setup
-	@$(call pytest,test-page,tests/page,-n 2 --dist loadfile)
+	@$(call pytest,tests/page -n 2 --dist loadfile)
 
 # On a real Ray, with lictor[ray], in a .venv-ray of its own: the extra has its own lock.
 RAY_STAMP := .venv-ray/.stamp
@@ -64,7 +65,7 @@ $(RAY_STAMP): requirements.lock requirements-ray.lock
 # where there is no Go.
 test-images: export LICTOR_IMAGE_TESTS = 1
 test-images: setup
-	@$(call pytest,test-images,tests/images,-n 2 --dist loadfile)
+	@$(call pytest,tests/images -n 2 --dist loadfile)
 
 check: setup
 	@$(BIN)/ruff check src tests scripts
@@ -78,8 +79,9 @@ fix: setup
 	@$(BIN)/ruff check --fix src tests scripts
 	@$(BIN)/ruff format src tests scripts
 
+# Recorded answers of others, where they lie beside the project; 1 where one differs that docs/differences.md does not list. ONLY=yaml,cel chooses.
 conformance: setup
-	@$(BIN)/python scripts/conformance.py --shared $(SHARED)
+	@$(BIN)/python scripts/conformance.py $(if $(ONLY),--only $(ONLY))
 
 # Kyverno's own cluster tests with lictor in its place. FOLDERS=a,b chooses, all by default; CLUSTER=embedded runs them without a control plane.
 # IMAGES=1 serves the images that tests name, signed by keys of ours, from a registry on loopback.
@@ -151,4 +153,4 @@ test-packages: setup
 	@LICTOR_PACKAGE_TESTS=1 $(BIN)/python -m pytest -q tests/packages
 
 clean:
-	@rm -rf $(VENV) .venv-ray build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-* build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -180,7 +180,7 @@ def _compile(root: Path, folders: Iterable[Path]) -> None:
         "/",
     ]
     # Some packages carry templates that are no Python: their errors are no reason to stop.
-    subprocess.run([sys.executable, "-m", "compileall", *options, *places], check=False)
+    subprocess.run([sys.executable, "-P", "-m", "compileall", *options, *places], check=False)
 
 
 # --- which packages the files are from

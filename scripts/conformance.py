@@ -1,100 +1,218 @@
-"""Print how lictor answers compared with real Kyverno and Kubewarden. Run by `make conformance`."""
+"""Compare lictor with recorded answers of Kyverno, Kubernetes, Kubewarden and OPA.
+
+Run by `make conformance`. Exit code 1 where one differs that docs/differences.md does not list.
+"""
 
 import argparse
+import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests" / "conformance"))
 
-import kubewarden_guests  # noqa: E402
-import kwctl_rows  # noqa: E402
-import policy_server_rows  # noqa: E402
-from image_rows import NoRegistryError, compare, served_corpus  # noqa: E402
+from listed_differences import PAGE, Listed  # noqa: E402
+from shared_cases import CASES, SHARED  # noqa: E402
 
-DIFFERENCES = ROOT / "docs" / "differences.md"
 LICTOR = str(Path(sys.executable).parent / "lictor")
+TOOLS = SHARED / "tools"
+# Of YAML that kubectl and Kyverno read alike: an error with line and column, and no other value.
+MOST_STRICTER = 75
+LEFT_OUT = (
+    "left out: gatekeeper/ and rego/ (lictor runs no Rego source), kyverno-1.19/ (lictor follows"
+    " 1.18.2), tests in clusters (make conformance-cluster)"
+)
+_DIFFERS = re.compile(r"^differs: (\S+) (\S+) (.*)", re.MULTILINE)
+_TABLE = re.compile(r"^(\w+): (\d+)/(\d+) = ", re.MULTILINE)
+_ALL = re.compile(r"^all: (\d+)/(\d+) = ", re.MULTILINE)
 
 
-def judge(tool: Path, *words: str) -> None:
-    """Run one of the judges and show what it says."""
-    print(f"== {tool.name} {' '.join(words[1:])}", flush=True)
-    subprocess.run([sys.executable, str(tool), LICTOR, *words], check=False)
+def judge(tool: str, *words: str) -> str:
+    """Run one of the judges, show what it says, and give it back."""
+    command = [sys.executable, str(TOOLS / tool), *words]
+    ended = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    print(ended.stdout, end="", flush=True)
+    if ended.returncode not in (0, 1):
+        raise SystemExit(f"{tool} ended with {ended.returncode}")
+    return ended.stdout
 
 
-def judge_images(shared: Path) -> None:
-    """Show how verdicts on signed images compare."""
-    images = shared / "conformance" / "images"
-    print("== signed images", flush=True)
+def tell(rows: Mapping[str, str], listed: Listed) -> bool:
+    """Whether all rows that differ are listed; the others are shown, with what is said of them."""
+    unlisted = [f"{row} {why}" for row, why in rows.items() if row not in listed]
+    return tell_counts(len(rows), unlisted)
+
+
+def tell_counts(total: int, unlisted: list[str]) -> bool:
+    """Whether nothing differs but what is listed."""
+    print(f"differ: {total}, of these listed in docs/differences.md: {total - len(unlisted)}")
+    for each in unlisted[:30]:
+        print("    not listed:", each)
+    return not unlisted
+
+
+def judge_suites() -> bool:
+    """Test files of the command line, of all kinds of policies."""
+    told = judge("suite_check.py", LICTOR, str(CASES), str(CASES / "index.jsonl"))
+    if _ALL.search(told) is None:
+        raise SystemExit("suite_check.py gave no result")
+    differ = {f"{suite}/{test}": why for suite, test, why in _DIFFERS.findall(told)}
+    return tell(differ, Listed("## Tests"))
+
+
+def judge_golden() -> bool:
+    """Patterns, conditions, queries, and whole policies on many resources; none may differ."""
+    tables = ("patterns", "conditions", "crashes", "jmespath", "matrix")
+    told = judge(
+        "golden_check.py", LICTOR, str(CASES / "golden"), *tables,
+        "--library", str(CASES / "policy-library"),
+        "--resources", str(CASES / "golden" / "matrix-resources.yaml"),
+    )  # fmt: skip
+    rates = _TABLE.findall(told)
+    return len(rates) == len(tables) and all(good == total for _, good, total in rates)
+
+
+def judge_admission() -> bool:
+    """Answers of Kyverno's webhook, asked of `lictor serve`."""
+    from test_admission_tables import GROUPS, LISTED, judge_group
+
+    wrong: dict[str, str] = {}
+    for found in (each for parts in GROUPS for each in judge_group(parts)):
+        names = f"{len(found.wrong)} policies differ, {len(found.softer)} of them softer"
+        print(f"{found.part}: {found.total} answers; {names}")
+        wrong.update(found.wrong)
+    return tell(wrong, LISTED)
+
+
+def judge_images() -> bool:
+    """Signed images."""
+    from image_rows import NoRegistryError, compare, served_corpus
+
+    images = CASES / "images"
     try:
         with (
-            served_corpus(images, shared / "tools" / "serve_registry.py"),
-            tempfile.TemporaryDirectory() as scratch,
+            served_corpus(images, TOOLS / "serve_registry.py"),
+            tempfile.TemporaryDirectory() as name,
         ):
-            found = compare(images, DIFFERENCES, Path(scratch))
+            found = compare(images, PAGE, Path(name))
     except NoRegistryError as error:
-        print(f"conformance: no signed images to compare: {error}")
-        return
-    listed = len(found.differences) - len(found.unlisted)
-    softer = sum(each.is_softer for each in found.unlisted)
-    good = found.total - len(found.unlisted)
-    print(f"rows that agree or are listed: {good}/{found.total} = {100 * found.rate:.2f} %")
-    print(f"listed in docs/differences.md: {listed}; softer than Kyverno and not listed: {softer}")
-    for each in found.unlisted[:15]:
-        print("   ", each)
+        raise SystemExit(f"no signed images to compare: {error}") from error
+    print(f"{found.total} rows")
+    return tell_counts(len(found.differences), list(map(str, found.unlisted)))
 
 
-def judge_kubewarden() -> None:
-    """Show how the policy server and the commands for modules compare, and Rego with OPA."""
-    guests = kubewarden_guests.build_guests()
+def judge_servers() -> bool:
+    """Policies in WebAssembly: answers of policy-server."""
+    from kubewarden_guests import build_guests
+    from policy_server_rows import compare
+
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for part in ("servers", "commands"):
-            (folder / part).mkdir()
-        print("== policies in WebAssembly: answers of policy-server", flush=True)
-        _tell(policy_server_rows.compare(guests, DIFFERENCES, folder / "servers"))
-        print("== policies in WebAssembly: command lines of kwctl", flush=True)
-        _tell(kwctl_rows.compare(folder / "commands", guests, DIFFERENCES))
-    print("== policies in WebAssembly: Rego", flush=True)
-    rego = ROOT / "tests" / "conformance" / "test_rego_wasm.py"
-    subprocess.run([sys.executable, "-m", "pytest", "-q", str(rego)], check=False, cwd=ROOT)
+        found = compare(build_guests(), PAGE, Path(name))
+    print(f"{found.total} rows; not run here: {len(found.skipped)}")
+    return tell_counts(len(found.differences), list(map(str, found.unlisted)))
 
 
-def _tell(found: "policy_server_rows.Comparison | kwctl_rows.Comparison") -> None:
-    good = found.total - len(found.unlisted)
-    listed = len(found.differences) - len(found.unlisted)
-    print(f"rows that agree or are listed: {good}/{found.total} = {100 * found.rate:.2f} %")
-    print(f"listed in docs/differences.md: {listed}; not run here: {len(found.skipped)}")
-    for each in found.unlisted[:15]:
-        print("   ", each)
+def judge_commands() -> bool:
+    """Policies in WebAssembly: command lines of kwctl."""
+    from kubewarden_guests import build_guests
+    from kwctl_rows import compare
+
+    with tempfile.TemporaryDirectory() as name:
+        found = compare(Path(name), build_guests(), PAGE)
+    print(f"{found.total} rows; not run here: {len(found.skipped)}")
+    return tell_counts(len(found.differences), list(map(str, found.unlisted)))
 
 
-def main() -> None:
-    """The suites of Test files, the golden tables, signed images, then policies in Wasm."""
+def judge_by_tests() -> bool:
+    """Rego in WebAssembly, host calls, artifacts of modules, `convert`: by tests of the project."""
+    names = ("rego_wasm", "host_calls_corpus", "module_artifacts", "convert_shared")
+    files = [f"tests/conformance/test_{name}.py" for name in names]
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+    return subprocess.run(command, check=False, cwd=ROOT).returncode == 0
+
+
+def judge_yaml() -> bool:
+    """Texts as kubectl and Kyverno read them; what these read differently may be read as either."""
+    misses = _judge_corpus("yaml_check.py", "yaml")
+    kinds: dict[str, list[str]] = {}
+    for miss in misses:
+        kinds.setdefault(miss["id"], []).append(miss["miss"].partition(":")[0])
+    both = {name: found[0] for name, found in kinds.items() if len(found) == 2}
+    strict = [name for name, kind in both.items() if kind == "stricter"]
+    print(f"stricter than both references: {len(strict)}, at most {MOST_STRICTER}")
+    others = {name: kind for name, kind in both.items() if kind != "stricter"}
+    return tell(others, Listed("## Loading")) and len(strict) <= MOST_STRICTER
+
+
+def judge_cel() -> bool:
+    """Expressions: none may end the process."""
+    crashed = ("crash", "no answer")
+    misses = _judge_corpus("cel_check.py", "cel")
+    differ = {miss["id"]: miss["expression"] for miss in misses if miss["miss"] in crashed}
+    return tell(differ, Listed("## CEL"))
+
+
+def _judge_corpus(tool: str, name: str) -> list[Mapping[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "misses.jsonl"
+        judge(tool, str(CASES / name), "--adapter", "today", "--show", "0", "--misses", str(path))
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+# Those that take longest begin first.
+PARTS: Mapping[str, Callable[[], bool]] = {
+    "suites": judge_suites,
+    "golden": judge_golden,
+    "servers": judge_servers,
+    "cel": judge_cel,
+    "commands": judge_commands,
+    "tests": judge_by_tests,
+    "admission": judge_admission,
+    "images": judge_images,
+    "yaml": judge_yaml,
+}
+
+
+def run_part(name: str) -> bool:
+    """One part in a process of its own; what it says is shown at once when it has ended."""
+    started = time.monotonic()
+    command = [sys.executable, __file__, "--only", name, "--here"]
+    ended = subprocess.run(
+        command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    verdict = "ok" if ended.returncode == 0 else "DIFFERS"
+    title = f"== {name}: {PARTS[name].__doc__} {verdict}, {time.monotonic() - started:.0f} s"
+    print(f"{title}\n{ended.stdout}", end="", flush=True)
+    return ended.returncode == 0
+
+
+def main() -> int:
+    """Run the parts, two at a time."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shared", type=Path, default=Path("../shared"))
-    parser.add_argument("--family", default="classic")
-    parser.add_argument("--tables", default="patterns,conditions,crashes,jmespath,matrix")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    cases = arguments.shared / "conformance"
-    tools = arguments.shared / "tools"
-    if not cases.is_dir():
-        print(f"conformance: {cases} is not here; nothing to compare with")
-        return
-    judge(
-        tools / "suite_check.py", str(cases), str(cases / "index.jsonl"),
-        "--family", arguments.family,
-    )  # fmt: skip
-    judge(
-        tools / "golden_check.py", str(cases / "golden"), *arguments.tables.split(","),
-        "--library", str(cases / "policy-library"),
-        "--resources", str(cases / "golden" / "matrix-resources.yaml"),
-    )  # fmt: skip
-    judge_images(arguments.shared)
-    judge_kubewarden()
+    if not CASES.is_dir():
+        print(f"conformance: {CASES} is not here; nothing to compare with")
+        return 0
+    names = arguments.only.split(",")
+    if arguments.here:
+        return 0 if all(PARTS[name]() for name in names) else 1
+    with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        outcomes = dict(zip(names, pool.map(run_part, names), strict=True))
+    print(LEFT_OUT)
+    bad = [name for name, is_fine in outcomes.items() if not is_fine]
+    print(f"conformance: {', '.join(bad) or 'nothing'} differs from what docs/differences.md lists")
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -94,7 +94,7 @@ def run_cluster() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="lictor-demo-") as folder:
         kubeconfig, log = Path(folder) / "kubeconfig", Path(folder) / "log"
         with log.open("w") as output:
-            command = [sys.executable, "-m", "lictor", "up", f"--kubeconfig={kubeconfig}"]
+            command = [sys.executable, "-P", "-m", "lictor", "up", f"--kubeconfig={kubeconfig}"]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, text=True)
         assert process.stdout is not None
         try:

@@ -3,9 +3,10 @@
     python scripts/make_facts.py [MODULES]
 
 MODULES is Go's folder of modules (default: ~/go/pkg/mod); `go mod download
-k8s.io/kubernetes@v1.34.3` with `k8s.io/api` and `k8s.io/apimachinery` v0.34.3 puts there what is
-read: the OpenAPI v3 and discovery documents of that release, and Go's types, which alone tell which
-fields are left out where they are empty, and the numbers of fields in protobuf.
+k8s.io/kubernetes@v1.34.3` with `api`, `apimachinery`, `apiextensions-apiserver` and
+`kube-aggregator` (all k8s.io/NAME@v0.34.3) puts there what is read: the OpenAPI v3 and discovery
+documents of that release, and Go's types, which alone tell which fields are left out where they are
+empty, and the numbers of fields in protobuf.
 
 Each line is `[section, key, value]`:
 
@@ -92,7 +93,7 @@ def main(arguments: list[str]) -> None:
         "kinds": kinds,
         "types": types,
         "fields": describe_fields(models, types, structs, read_enums(modules)),
-        "wire": describe_wire(structs, types),
+        "wire": describe_wire(read_structs(modules, with_extensions=True), types),
         "merge_kinds": before["merge_kinds"],
         "merge_types": before["merge_types"],
     }
@@ -403,10 +404,10 @@ Structs = dict[str, list[tuple[str, str, str, str]]]
 def list_sources(modules: Path, *, with_extensions: bool = False) -> Iterator[tuple[str, str]]:
     """Packages as the names of types have them, and the texts of their files."""
     version = RELEASE.replace("v1", "v0", 1)
-    extensions = f"apiextensions-apiserver@{version}"
     roots = {f"api@{version}": "", f"apimachinery@{version}/pkg/apis": ""}
     if with_extensions:
-        roots[extensions] = "apiextensions-apiserver."
+        for name in ("apiextensions-apiserver", "kube-aggregator"):
+            roots[f"{name}@{version}"] = f"{name}."
     for folder, prefix in roots.items():
         for path in sorted((modules / folder).rglob("types*.go")):
             package = ".".join(path.relative_to(modules / folder).parts[:-1])

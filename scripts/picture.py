@@ -27,7 +27,7 @@ EXPLAIN = (
 def run(*words: str) -> str:
     """What a command prints."""
     done = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-P", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
     return done.stdout.strip("\n")
 

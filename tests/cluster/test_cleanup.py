@@ -17,8 +17,9 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.manifests.crds import build_crds
 from lictor.cluster.names import Names
 from lictor.cluster.resource import CONFIG_MAP, NAMESPACE, SECRET, find_resource
-from lictor.control.cleanup.wiring import build_policies_loop, build_ttl_loops
+from lictor.control.cleanup.schedule import build_policies_loop
 from lictor.control.context import build_context
+from lictor.control.ttl import build_ttl_loops
 from lictor.errors import NotFoundError, UsageError
 from lictor.families.registry import registry
 

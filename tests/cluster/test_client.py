@@ -59,7 +59,7 @@ async def run_cache(cache: Cache) -> AsyncIterator[Cache]:
             await task
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 90) -> None:
     async with asyncio.timeout(2 * seconds):
         while not condition():  # noqa: ASYNC110  (many things may make it true)
             await asyncio.sleep(0.02)

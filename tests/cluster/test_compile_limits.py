@@ -123,7 +123,7 @@ def test_a_costly_policy_is_an_error_where_it_stands_and_nowhere_else(
         seconds, allowed, _ = site.ask("blue")
         assert allowed
         # kubectl alone takes most of it; without limits this took minutes, or was never answered.
-        assert max(slowest, seconds) < 5
+        assert max(slowest, seconds) < 20
     finally:
         site.plane.kubectl("delete", "policy", name, "-n", "red")
     until(lambda: site.ask("red")[1], "the policy is gone", 30)
@@ -150,4 +150,4 @@ def test_a_policy_too_large_to_compile_is_refused_with_the_reason(site: Site) ->
     assert "cannot be compiled within the limits" in text
     seconds, allowed, _ = site.ask("blue")
     assert allowed
-    assert seconds < 5
+    assert seconds < 20

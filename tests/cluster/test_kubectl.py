@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "embedded.md"
 BEGIN, END = "<!-- kubectl: begin -->\n", "<!-- kubectl: end -->"
 # Those that only look may look again: controllers need a moment.
 LOOKING = ("get", "describe", "explain", "api-resources", "wait", "rollout", "auth")
-PATIENCE = 15.0
+PATIENCE = 90.0
 
 
 class Desk:

@@ -179,13 +179,19 @@ def test_a_module_that_cannot_be_had_is_told(site: Site, module: str, reason: st
     site.plane.kubectl("delete", "pod", "unhindered", "-n", "red", "--force")
 
 
-def test_wrong_settings_are_told(site: Site) -> None:
+def test_wrong_settings_are_told_and_refuse(site: Site) -> None:
     site.add_policy("invalid", "invalid")
     deadline = time.monotonic() + PATIENCE
     while "team is missing" not in (found := site.stage("invalid"))[1]:
         assert time.monotonic() < deadline, found
         time.sleep(0.2)
     assert found[0] == "pending"
+    # Requests are refused until the settings are valid, as in Kubewarden.
+    while (tried := site.create_pod("refused"))[0]:
+        site.plane.kubectl("delete", "pod", "refused", "-n", "red", "--force")
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert "team is missing" in tried[1]
 
 
 def test_a_policy_is_gone_when_it_is_deleted(site: Site) -> None:

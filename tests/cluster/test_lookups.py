@@ -58,7 +58,7 @@ async def running(*watched) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 90) -> None:
     async with asyncio.timeout(2 * seconds):
         while not condition():  # noqa: ASYNC110  (many things may make it true)
             await asyncio.sleep(0.02)

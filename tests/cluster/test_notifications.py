@@ -51,7 +51,7 @@ RULES = [
     },
 ]
 READ = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["list", "watch"]}]
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 @dataclass
@@ -211,7 +211,7 @@ def test_a_replica_that_is_killed_is_followed_by_another(place: Place) -> None:
             environment={"POD_NAME": name},
         )
 
-    def wait_until(holds: Callable[[], bool], seconds: float = 40.0) -> None:
+    def wait_until(holds: Callable[[], bool], seconds: float = 90.0) -> None:
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline

@@ -160,7 +160,7 @@ def test_a_policy_creates_nothing(site, policy):
         done, said = site.create(make_map("start"), *words)
         assert not done
         assert "POST is for access reviews" in said
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
     # Others are answered meanwhile.
     assert site.create(make_map("other", "blue"), "--dry-run=server")[0]
     assert site.count("configmaps", "loop-") == site.count("limitranges", "called-") == 0
@@ -185,7 +185,7 @@ def test_what_is_allowed_is_created_once_and_never_on_a_dry_run(site):
     done, said = site.create(make_map("start"))
     assert not done
     assert "in answer to a request of lictor itself" in said
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert site.count("configmaps", "loop-") == 0
     site.remove(LOOP)
 

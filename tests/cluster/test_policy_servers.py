@@ -126,16 +126,17 @@ def test_policies_change_without_new_pods(site: Site, pods: PodRunner) -> None:
     site.wait_for_stage("swap", "active")
     started = list(pods.started)
     assert site.create_pod("swap-1")[0]
-    # Those that cannot be loaded say why, and harm nobody.
-    site.add_policy("broken", "invalid", policyServer="blue")
+    # Those that cannot be loaded say why; one with invalid settings refuses, as in Kubewarden.
     site.add_policy("away", "not-there", policyServer="blue")
     site.add_policy("swap", "refuse", policyServer="blue")
     wait_for(lambda: REFUSAL in site.create_pod("swap-2", "default")[1], pods)
+    site.add_policy("broken", "invalid", policyServer="blue")
     wait_for(lambda: "team is missing" in site.stage("broken")[1], pods)
     wait_for(lambda: "not-there" in site.stage("away")[1], pods)
     stages = {name: site.stage(name)[0] for name in ("broken", "away", "swap", "moving")}
     assert stages == {"broken": "pending", "away": "pending", "swap": "active", "moving": "active"}
-    assert find_service(site, "clusterwide-broken") == find_service(site, "clusterwide-away") == ""
+    assert find_service(site, "clusterwide-away") == ""
+    assert find_service(site, "clusterwide-broken") == find_service(site, "clusterwide-swap")
     # Repaired, it is in force; broken again, it refuses, and is not called active.
     site.add_policy("swap", "accept", policyServer="blue")
     site.add_policy("broken", "accept", policyServer="blue")

@@ -109,7 +109,12 @@ def test_whose_secret_opens_a_private_registry(
 ) -> None:
     async def test() -> None:
         async with _ready(cluster, registry) as client:
-            flags = Flags(image_pull_secrets="pull", enable_config_map_caching=False)
+            flags = Flags(
+                image_pull_secrets="pull",
+                enable_config_map_caching=False,
+                # It is on loopback: policies of a namespace reach it only where this names it.
+                registry_allowlist=registry,
+            )
             loop = asyncio.get_running_loop()
             lookups = ClusterLookups(client, loop, flags, namespace="pull-own")
             found = await asyncio.to_thread(_describe, lookups, f"{registry}/app:v1", access)

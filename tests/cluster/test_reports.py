@@ -75,7 +75,7 @@ def scene(own_cluster: LocalCluster) -> Iterator[Scene]:
     installation.stop()
 
 
-def wait(test: Callable[[], object], seconds: float = 60) -> None:
+def wait(test: Callable[[], object], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not test():
         assert time.monotonic() < deadline, "waited too long"

@@ -24,12 +24,15 @@ SEED = 20_261_115
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Siege]:
     """A cluster that nobody attacks, with everyone watching."""
     folder = tmp_path_factory.mktemp("violations")
-    with open_cluster("embedded") as cluster, closing(Siege(cluster, folder)) as siege:
+    with (
+        open_cluster("embedded") as cluster,
+        closing(Siege(cluster, folder, is_crowded=False)) as siege,
+    ):
         yield siege
 
 
 def test_nobody_outside_is_harmed(tmp_path: Path) -> None:
-    siege = besiege("embedded", tmp_path, SECONDS, SEED)
+    siege = besiege("embedded", tmp_path, SECONDS, SEED, is_crowded=False)
     told = "\n".join(siege.describe())
     print(told)  # noqa: T201
     harm = dict(siege.violations.counts)

@@ -1,6 +1,7 @@
 """`lictor up --policies` with a policy in Wasm, whose module is a file beside it or in a registry."""
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
@@ -52,21 +53,33 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_policy_beside_its_module_is_in_force(folder):
+def test_a_policy_with_invalid_settings_refuses_until_they_are_valid(folder):
+    """As in Kubewarden; before, the requests that it was about passed."""
+    (folder / "policy.yaml").write_text(POLICY.replace("refuse_marked", "invalid"))
     kubeconfig = folder / "kubeconfig"
+    refused = pytest.raises(ApiError, match="team is missing")
+    with up(kubeconfig, f"--policies={folder / 'policy.yaml'}"), refused:
+        ask(kubeconfig, lambda client: client.create(PODS, make_pod("fine")))
+
+
+@contextlib.contextmanager
+def up(kubeconfig, *words):
     command = [sys.executable, "-m", "lictor", "up", f"--kubeconfig={kubeconfig}", "--port=0"]
     process = subprocess.Popen(
-        [*command, f"--policies={folder / 'policy.yaml'}", "--flag=disableMetrics=true"],
-        stdout=subprocess.PIPE,
-        text=True,
+        [*command, "--flag=disableMetrics=true", *words], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
-        told = process.stdout.readline()
+        yield process.stdout.readline()
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+def test_a_policy_beside_its_module_is_in_force(folder):
+    kubeconfig = folder / "kubeconfig"
+    with up(kubeconfig, f"--policies={folder / 'policy.yaml'}") as told:
         assert "with 1 policy in force" in told
         ask(kubeconfig, lambda client: client.create(PODS, make_pod("fine")))
         with pytest.raises(ApiError, match=REFUSAL):
             ask(kubeconfig, lambda client: client.create(PODS, make_pod(MARK)))
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)

@@ -174,7 +174,7 @@ def is_ready(browser: httpx.Client) -> bool:
         return False
 
 
-def wait(test: Callable[[], object], seconds: float = 30, process: Process | None = None) -> None:
+def wait(test: Callable[[], object], seconds: float = 90, process: Process | None = None) -> None:
     deadline = time.monotonic() + seconds
     while not test():
         assert process is None or process.is_running(), process.read_log()
@@ -232,7 +232,7 @@ def test_changes_reach_those_whom_they_concern(site):
         events = [line for line in until_event(lines) if line.startswith(("event", "id"))]
         # The change of the other namespace was not told: this is the first.
         assert events == ["event: change", "id: 1"]
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
         assert "wrong as before" in show(site, token)
 
 

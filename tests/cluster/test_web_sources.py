@@ -15,14 +15,11 @@ from lictor.cluster.client import Client
 from lictor.cluster.config import ClusterConfig, load_config
 from lictor.cluster.manifests.crds import build_crds
 from lictor.cluster.resource import NAMESPACE, OPEN_REPORT, POLICY_REPORT, Resource
-from lictor.errors import LictorError, UsageError
 from lictor.model.result import Failure
 from lictor.raw import JsonObject
-from lictor.web.failures import HIDDEN
+from lictor.web.failures import HIDDEN, FindConfig
 from lictor.web.history import TotalsHistory
-from lictor.web.preview import FindConfig
 from lictor.web.records import (
-    PolicyImpact,
     ReportedResult,
     ResultFilter,
     Viewer,
@@ -248,98 +245,6 @@ def test_who_may_read_one_namespace_sees_that_and_hears_what_is_missing(filled: 
                 await until(lambda: count(state, policies=("p",)) == 2)
             for name, place in (("till", SHOP), ("till", BANK), ("late", SHOP)):
                 await client.delete(POLICY_REPORT, name, place)
-
-    run(work())
-
-
-# --- policies that are tried
-
-
-async def preview(cluster: Cluster, text: str, user: str, viewer: Viewer) -> PolicyImpact:
-    config = find_config(cluster, user)
-    admin = find_config(cluster, "admin")
-    async with follow(admin, whose=lambda *_: config) as state:
-        return await state.preview("here", text, viewer)
-
-
-def test_a_policy_is_tried_on_what_the_viewer_may_read(filled: Cluster) -> None:
-    async def work() -> None:
-        found = await preview(filled, POLICY, "admin", see())
-        assert (found.judged, found.counts["fail"], found.problems) == (6, 2, ()), found
-        told = [(row.namespace, row.name, row.policy, row.rule, row.status) for row in found.rows]
-        assert told == [
-            (BANK, "bare", "need-team", "team", "fail"),
-            (SHOP, "bare", "need-team", "team", "fail"),
-        ]
-        assert "bare has no team" in found.rows[0].message
-        # The same question with less rights: what may not be read is told, not left out.
-        less = await preview(filled, POLICY, "dev", see())
-        assert [row.namespace for row in less.rows] == [SHOP]
-        assert any(f"configmaps in {BANK}" in each for each in less.problems)
-        assert any("labels of namespaces" in each for each in less.problems)
-
-    run(work())
-
-
-CONTEXT = """
-apiVersion: kyverno.io/v1
-kind: ClusterPolicy
-metadata: {name: curious}
-spec:
-  rules:
-"""
-RULE = """
-  - name: look-%d
-    match: {any: [{resources: {kinds: [ConfigMap], names: [bare]}}]}
-    context:
-    - name: found
-      %s
-    validate:
-      message: "found {{ found }}"
-      deny: {conditions: {all: [{key: "{{ to_string(found) }}", operator: NotEquals, value: x}]}}
-"""
-
-
-def test_a_policy_that_is_tried_reaches_nothing_with_our_rights(filled: Cluster) -> None:
-    asked = [
-        f'apiCall: {{urlPath: "/api/v1/namespaces/{SHOP}/secrets/key"}}',
-        f'apiCall: {{service: {{url: "{filled.url}/version"}}}}',
-        'imageRegistry: {reference: "127.0.0.1:5000/app:1"}',
-    ]
-    text = CONTEXT + "".join(RULE % (number, context) for number, context in enumerate(asked))
-
-    async def work() -> None:
-        found = await preview(filled, text, "dev", see(SHOP))
-        told = {row.rule: (row.status, row.message) for row in found.rows}
-        # The page itself could read the Secret.
-        assert told["look-0"][0] == "error"
-        assert "forbidden" in told["look-0"][1]
-        for rule in ("look-1", "look-2"):
-            assert told[rule][0] == "error"
-            assert "is not asked while a policy is tried" in told[rule][1]
-        assert "swordfish" not in repr(found)
-
-    run(work())
-
-
-def test_what_cannot_be_tried_is_told(filled: Cluster) -> None:
-    async def work() -> None:
-        admin = find_config(filled, "admin")
-        async with follow(admin, whose=lambda *_: admin) as state:
-            for text, message in (
-                ("kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n", "no policy in the text"),
-                ("a: [", "policy:"),
-                ("x" * 300_000, "longer than 256 KiB"),
-            ):
-                with pytest.raises(LictorError, match=message):
-                    await state.preview("here", text, see())
-            with pytest.raises(UsageError, match="log in with a token"):
-                await state.preview("here", POLICY, Viewer("nobody", {}))
-            with pytest.raises(UsageError, match="only on a cluster"):
-                await state.preview("elsewhere", POLICY, see())
-        async with follow(admin, whose=lambda *_: None) as state:
-            with pytest.raises(UsageError, match="log in with a token"):
-                await state.preview("here", POLICY, see())
 
     run(work())
 

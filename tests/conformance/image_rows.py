@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,11 +13,11 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import yaml
+from listed_differences import Listed
 
 from lictor.cli.exit_codes import run
 
@@ -28,7 +27,6 @@ _GRAVEST = ("error", "fail", "warn", "pass", "skip", "none", "no row")
 _REFUSED = ("error", "fail")
 _ABSENT: Mapping[str, Any] = {"result": "no row", "results": []}
 _STARTS_WITHIN = 20.0
-_QUOTED = re.compile(r"`([^`\s]+/[^`\s]+)`")
 
 Key = tuple[str, str, str, str]
 Row = Mapping[str, Any]
@@ -105,7 +103,7 @@ def _is_served(images: Path) -> bool:
 
 def compare(images: Path, differences: Path, scratch: Path, only: str = "") -> Comparison:
     """Apply each policy to its resources; `differences` is the page that lists what differs."""
-    listed = _read_listed(differences)
+    listed = Listed("## Images", differences)
     os.environ["TUF_ROOT"] = str(shutil.copytree(images / "keys" / "tuf-cache", scratch / "tuf"))
     wanted = [json.loads(line) for line in (images / "verdicts.jsonl").read_text().splitlines()]
     want = {_key(row): row for row in wanted if only in row["policy"]}
@@ -118,7 +116,7 @@ def compare(images: Path, differences: Path, scratch: Path, only: str = "") -> C
 
 
 def _describe(
-    key: Key, want: Mapping[Key, Row], got: Mapping[Key, Row], listed: Iterable[str]
+    key: Key, want: Mapping[Key, Row], got: Mapping[Key, Row], listed: Listed
 ) -> Difference:
     expected, mine = want.get(key, _ABSENT), got.get(key, _ABSENT)
     # A refusal under another rule's name is one, too.
@@ -129,7 +127,7 @@ def _describe(
         key,
         expected,
         mine,
-        is_listed=any(fnmatchcase(f"{key[0]}/{key[3]}", pattern) for pattern in listed),
+        is_listed=f"{key[0]}/{key[3]}" in listed,
         is_softer=expected["result"] in _REFUSED and not refused,
     )
 
@@ -137,12 +135,6 @@ def _describe(
 def _place(key: Key) -> tuple[str, str, str]:
     policy, _, kind, name = key
     return policy, kind, name
-
-
-def _read_listed(page: Path) -> list[str]:
-    """The rows `policy/resource` that the section on images names."""
-    _, _, section = page.read_text(encoding="utf-8").partition("\n## Images\n")
-    return _QUOTED.findall(section.partition("\n## ")[0])
 
 
 def _key(row: Row) -> Key:

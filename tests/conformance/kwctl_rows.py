@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 from kubewarden_guests import CORPUS, Guests
 from kwctl_services import ApiServer, Registry, Signer, WebServer, make_authority, serve
+from listed_differences import Listed
 
 from lictor.cli.exit_codes import run
 
@@ -32,7 +33,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _DEMO_MANIFEST = "a409c529c1954bae25dca890424e663db4ea8a03773257094e5746998f633773"
 _DEMO_MODULE = "da90ceb25d1c"
 _UNKNOWN_PLURAL = "this-is-the-plural-name"
-_LISTED = "\nCommand line (`lictor wasm`):\n"
+_LISTED = "Command line (`lictor wasm`):"
 _INTERNAL = 500
 _UNFORESEEN = "this should not have happened"
 _BENCH = re.compile(r"<\w+>|[\d.]+(?:ns|µs|ms|s)²?|\b[\d.]+\b|\s+")
@@ -310,7 +311,7 @@ def read_rows() -> list[dict[str, Any]]:
 
 def compare(folder: Path, guests: Guests, differences: Path) -> Comparison:
     """Run all rows; `differences` is the page that lists what is meant to differ."""
-    listed = _read_listed(differences)
+    listed = Listed(_LISTED, differences, first_table=True)
     found, skipped, total = [], [], 0
     with prepare(folder, guests) as scene:
         for row in read_rows():
@@ -320,10 +321,9 @@ def compare(folder: Path, guests: Guests, differences: Path) -> Comparison:
             total += 1
             why = _judge(row, scene)
             if why:
-                is_listed = any(fnmatchcase(row["id"], pattern) for pattern in listed)
-                found.append(Difference(row["id"], why, is_listed))
+                found.append(Difference(row["id"], why, row["id"] in listed))
     known = {each.row for each in found}.union(skipped)
-    stale = [name for name in listed if not any(fnmatchcase(row, name) for row in known)]
+    stale = [name for name in listed.names if not any(fnmatchcase(row, name) for row in known)]
     return Comparison(total, tuple(found), tuple(skipped), tuple(stale))
 
 
@@ -332,14 +332,6 @@ def _names_missing(row: Row, guests: Guests) -> bool:
     derived = {"wapc": "rawtype", "gk_shapes": "as_opa"}
     names = {*guests.missing, *(derived[name] for name in guests.missing if name in derived)}
     return any(re.search(rf"\b{re.escape(name)}(\.raw)?\.wasm", text) for name in names)
-
-
-def _read_listed(page: Path) -> list[str]:
-    """The rows that the part on the command line names in the last column of its table."""
-    _, _, section = page.read_text(encoding="utf-8").partition(_LISTED)
-    table = section.strip().split("\n\n")[0]
-    cells = [line.rstrip(" |").rpartition("|")[2] for line in table.splitlines()[2:]]
-    return [name for cell in cells for name in re.findall(r"[a-z][\w*-]+", cell)]
 
 
 def _judge(row: Row, scene: Scene) -> str:

@@ -116,25 +116,6 @@ def test_what_kubectl_applies_appears_by_itself(page: Page, cluster: RunningClus
     expect(cause.locator(".expected")).to_have_text("?*")
 
 
-def test_a_policy_is_previewed(page: Page, cluster: RunningCluster) -> None:
-    cluster.apply(BARE.replace("NAME", "there"))
-    open_at(page, cluster.page, "/preview")
-    page.locator("textarea[name=policy]").fill(POLICY.replace("need-team", "tried-only"))
-    page.locator("main form button[type=submit]").click()
-    expect(page.locator("main")).to_contain_text("there", timeout=PATIENCE)
-    expect(page.locator("main")).to_contain_text("the label team is missing")
-    policies = [
-        KUBECTL,
-        f"--kubeconfig={cluster.kubeconfig}",
-        "get",
-        "clusterpolicies",
-        "-o",
-        "name",
-    ]
-    found = subprocess.run(policies, check=True, capture_output=True, text=True, timeout=60).stdout
-    assert "tried-only" not in found
-
-
 def test_clusters_stand_side_by_side(page: Page, tmp_path: Path) -> None:
     for name, failed in (("east", 2), ("west", 1)):
         entries = [

@@ -27,6 +27,8 @@ _PLURALS = {
     "NamespacedMutatingPolicy": "namespacedmutatingpolicies",
     "NamespacedGeneratingPolicy": "namespacedgeneratingpolicies",
     "NamespacedDeletingPolicy": "namespaceddeletingpolicies",
+    "AdmissionPolicy": "admissionpolicies",
+    "AdmissionPolicyGroup": "admissionpolicygroups",
     "ConfigMap": "configmaps",
     "Secret": "secrets",
     "Pod": "pods",

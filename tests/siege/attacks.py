@@ -9,7 +9,7 @@ from typing import Any
 
 from jmespath_texts import ELSEWHERE
 
-from families import cel, classic, cleanup, known
+from families import cel, classic, cleanup, known, kubewarden
 
 Object = dict[str, Any]
 _FAMILIES: tuple[tuple[int, Callable[[Random, str], Object]], ...] = (
@@ -21,6 +21,8 @@ _FAMILIES: tuple[tuple[int, Callable[[Random, str], Object]], ...] = (
     (1, cleanup.make_cleanup),
     (1, cleanup.make_exception),
     (1, cleanup.make_cel_exception),
+    (2, kubewarden.make_admission_policy),
+    (2, kubewarden.make_group),
 )
 SCHEDULED = ("CleanupPolicy", "NamespacedDeletingPolicy")
 

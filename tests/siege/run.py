@@ -1,7 +1,8 @@
 """Policies as an enemy would write them, against a running lictor: `run.py --seconds 300`.
 
-Someone with rights in namespace `red` alone writes policies and objects there. Meanwhile requests in
-`green` must be answered rightly and soon, nothing outside `red` may change, and no word of another
+Someone with rights in namespace `red` alone writes policies and objects there; someone else keeps slow
+policies of `orange` under review on eight connections. Meanwhile requests in `green` must be answered
+rightly and soon, an administrator's policies accepted within 2 s, nothing outside `red` may change, and no word of another
 namespace's secrets may appear anywhere. Violations are kept in a folder, to be tried again by
 `run.py --replay FOLDER/attack-….json`.
 """

@@ -16,10 +16,12 @@ from attacks import Attack, list_attacks, load_attack, split_attack
 from control_plane.install import ADMISSION, Replica
 from control_plane.local import LocalCluster
 from control_plane.programs import find_programs
+from crowd import Crowd
 from foreign import Foreign
 from oracle import Oracle
 from process_watch import ProcessWatch
 from siege_site import LimitedEmbedded, LimitedPlane, Site, build_site
+from subresources import SubresourceAttacker
 from violations import ViolationLog
 
 _LOOK_EVERY = 4.0
@@ -35,7 +37,9 @@ def say(line: str) -> None:
 class Siege:
     """One run: a cluster, an attacker, and everyone who watches."""
 
-    def __init__(self, cluster: LocalCluster, folder: Path) -> None:
+    def __init__(self, cluster: LocalCluster, folder: Path, *, is_crowded: bool = True) -> None:
+        # The second tenant takes all processors that there are: not for tests beside others.
+        self._is_crowded = is_crowded
         self.violations = ViolationLog(folder, say)
         self.site: Site = build_site(cluster)
         pids = cluster.folder / "pids.json"
@@ -43,9 +47,12 @@ class Siege:
         self.oracle = Oracle(self._admin, self.site.markers, self.violations)
         self.processes = ProcessWatch(self.site, self.violations, pids)
         self.foreign = Foreign(self.site, self.violations, pids)
+        self.crowd = Crowd(self.site, self.violations, pids)
         self.attacker = Attacker(
             self.site.connect_attacker(), self._admin, self.oracle, self.violations
         )
+        self.clerk = self.site.connect_attacker("clerk")
+        self.subresources = SubresourceAttacker(self.clerk, self._admin, self.violations)
         # Requests in `red` and in all namespaces that the webhook has evaluated.
         self.evaluated: Counter[str] = Counter()
         self.unlooked = 0
@@ -55,13 +62,20 @@ class Siege:
         """Close the connections to the cluster; the figures stay."""
         self._admin.close()
         self.attacker.client.close()
+        self.clerk.close()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Everyone watches while the block runs, and once more at the end."""
         watchers = [
             threading.Thread(target=watch, args=(self._enough,), daemon=True)
-            for watch in (self.processes.run, self.foreign.run, self._look_again)
+            for watch in (
+                self.processes.run,
+                self.foreign.run,
+                *((self.crowd.run,) if self._is_crowded else ()),
+                self._look_again,
+                self.subresources.run,
+            )
         ]
         for watcher in watchers:
             watcher.start()
@@ -148,6 +162,12 @@ class Siege:
         if ordered:
             yield f"    webhook, own time: p50 {ordered[len(ordered) // 2]:.1f} ms, p99 {ordered[int(len(ordered) * 0.99)]:.1f} ms"
         yield f"    {answers.wrong} wrong, {answers.slow} of the webhook's slower than 50 ms"
+        crowd = self.crowd.tally
+        yield (
+            f"policies of the administrator {crowd.written}, slowest {crowd.slowest:.1f} s, without what "
+            f"others took {crowd.slowest_own:.1f} s; meanwhile the other tenant's {crowd.reviewed}"
+        )
+        yield f"requests on subresources, by status: {dict(sorted(self.subresources.answers.items()))}"
         yield f"deaths of processes: {dict(self.processes.deaths) or 'none'}"
         yield f"looks that failed: {self.unlooked}"
         yield f"violations: {dict(self.violations.counts) or 'none'}"
@@ -187,9 +207,13 @@ def besiege(
     *,
     first: int = 0,
     replay: Path | None = None,
+    is_crowded: bool = True,
 ) -> Siege:
     """A whole run on a new cluster: the attacks of a seed from a number on, or one once more."""
-    with open_cluster(kind) as cluster, closing(Siege(cluster, folder)) as siege:
+    with (
+        open_cluster(kind) as cluster,
+        closing(Siege(cluster, folder, is_crowded=is_crowded)) as siege,
+    ):
         with listener(cluster, siege.violations) as address, siege.watched():
             if replay is None:
                 attacks = list_attacks(seed, address, first)

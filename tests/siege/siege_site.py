@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import subresources
 import yaml
 from control_plane.embedded import EmbeddedCluster
 from control_plane.install import ADMISSION, Installation, Replica, install_lictor
@@ -17,7 +18,7 @@ from load import until
 from memory_limit import MemoryGroup
 
 Object = dict[str, Any]
-NAMESPACES = ("red", "blue", "green")
+NAMESPACES = ("red", "orange", "blue", "green")
 VAULTS = ("blue", "green", "kube-system", "lictor")
 FLAGS = ("--enablePolicyException=true", "--exceptionNamespace=exceptions")
 CONTROLLERS = ("background-controller", "reports-controller", "cleanup-controller")
@@ -61,9 +62,9 @@ class Site:
     lictor: Installation
     markers: dict[str, str] = field(default_factory=dict)
 
-    def connect_attacker(self) -> httpx.Client:
-        """Someone who may do everything in `red`, and nothing elsewhere."""
-        words = ("create", "token", "attacker", "-n", "hidden", "--duration=24h")
+    def connect_attacker(self, name: str = "attacker") -> httpx.Client:
+        """Someone who may do everything in `red` or `orange`, or what `clerk` may; nothing elsewhere."""
+        words = ("create", "token", name, "-n", "hidden", "--duration=24h")
         token = self.cluster.kubectl(*words).stdout.strip()
         config = yaml.safe_load(self.cluster.kubeconfig.read_text(encoding="utf-8"))
         encoded = config["clusters"][0]["cluster"]["certificate-authority-data"]
@@ -82,12 +83,13 @@ def build_site(cluster: LocalCluster) -> Site:
     """Install lictor, make the namespaces, and wait until what protects `green` is enforced."""
     lictor = install_lictor(cluster, flags=FLAGS)
     site = Site(cluster, lictor)
-    for name in (*NAMESPACES, "hidden", "exceptions"):
+    for name in (*NAMESPACES, "hidden", "exceptions", subresources.NAMESPACE):
         cluster.kubectl("create", "namespace", name)
     for namespace in VAULTS:
         site.markers[namespace] = f"marker{secrets.token_hex(12)}"
     cluster.kubectl("annotate", "namespace", "hidden", f"word={site.markers['blue']}")
-    body = {"apiVersion": "v1", "kind": "List", "items": [*_rights(), *_vaults(site), *GUARDS]}
+    items = [*_rights(), *_vaults(site), *subresources.list_targets(), *GUARDS]
+    body = {"apiVersion": "v1", "kind": "List", "items": items}
     cluster.kubectl("create", "-f", "-", stdin=json.dumps(body))
     for component in CONTROLLERS:
         lictor.start_controller(component)
@@ -119,20 +121,35 @@ def _rights() -> list[Object]:
         "resources": ["clusterrolebindings", "rolebindings", "clusterpolicies"],
         "verbs": _WRITE,
     }
-    # Elsewhere, as policies of `red` may well delete all ServiceAccounts of `red`.
-    subject = {"kind": "ServiceAccount", "name": "attacker", "namespace": "hidden"}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "attacker"}
-    rbac = "rbac.authorization.k8s.io/v1"
-    mine = {"name": "attacker", "namespace": "red"}
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**mine, "namespace": "hidden"}},
-        {"apiVersion": rbac, "kind": "Role", "metadata": mine, "rules": [everything]},
-        {"apiVersion": rbac, "kind": "RoleBinding", "metadata": mine, "roleRef": role, "subjects": [subject]},
+        *_tenant("attacker", "red", everything),
+        *_tenant("crowd", "orange", everything),
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "clerk", "namespace": "hidden"},
+        },
+        *subresources.list_rights(
+            {"kind": "ServiceAccount", "name": "clerk", "namespace": "hidden"}
+        ),
         _cluster_role("background", [written, exceptions, bindings]),
         _cluster_role("cleanup", [written]),
         _cluster_role("admission", [read, written]),
         _cluster_role("reports", [read]),
-    ]  # fmt: skip
+    ]
+
+
+def _tenant(name: str, namespace: str, rule: Object) -> list[Object]:
+    # Elsewhere, as policies of `red` may well delete all ServiceAccounts of `red`.
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": "hidden"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    rbac = "rbac.authorization.k8s.io/v1"
+    mine, bound = {"name": name, "namespace": namespace}, {"roleRef": role, "subjects": [subject]}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**mine, "namespace": "hidden"}},
+        {"apiVersion": rbac, "kind": "Role", "metadata": mine, "rules": [rule]},
+        {"apiVersion": rbac, "kind": "RoleBinding", "metadata": mine, **bound},
+    ]
 
 
 def _cluster_role(component: str, rules: list[Object]) -> Object:
