@@ -8,19 +8,19 @@ ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore PYTHONDONTWRITEBYTECODE=1
 WORKDIR /source
-RUN python3 -m venv /opt/lictor
+RUN python3 -I -m venv /opt/lictor
 COPY requirements-run.lock ./
 # pip.conf, where the builder hands one over, names an index of your own; it is in no layer.
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
-    /opt/lictor/bin/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements-run.lock
+    /opt/lictor/bin/python -I -m pip install --quiet --require-hashes --only-binary :all: -r requirements-run.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY scripts/assemble_image.py scripts/
 COPY src src
 ARG COMMIT=---
 ARG BUILT_AT=---
 RUN python3 scripts/assemble_image.py stamp src/lictor/release.py \
-    && /opt/lictor/bin/python -m pip install --quiet --no-deps --no-build-isolation . \
-    && /opt/lictor/bin/python -m pip uninstall --quiet --yes setuptools pip
+    && /opt/lictor/bin/python -I -m pip install --quiet --no-deps --no-build-isolation . \
+    && /opt/lictor/bin/python -I -m pip uninstall --quiet --yes setuptools pip
 RUN python3 scripts/assemble_image.py tree /opt/lictor /image
 
 # For pipelines whose runner starts a shell in the image (GitLab, Tekton): `make image TARGET=with-shell`.
