@@ -88,22 +88,32 @@ class Supervisor:
         departed.write(self._counters.dump())
         self._grace = grace
         self._is_ending = is_ending or SharedFlag()
+        # SIGTERM or SIGINT, where a thread other than the main one received it.
+        self._received = 0
 
     def run(self) -> int:
-        """Run until told to end; the exit code."""
+        """Run until SIGTERM or SIGINT; returns the exit code."""
+        # Threads of libraries do not block these signals: without handlers, a signal that one of
+        # them receives ends this process at once.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note_signal)
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         while True:
             self._start_missing()
-            told = signal.sigtimedwait(_WATCHED, _TICK)
-            if told is not None and told.si_signo != signal.SIGCHLD:
-                # Whoever presses Ctrl-C does not want to wait for clients to go elsewhere.
-                return self._end(waits_for_clients=told.si_signo == signal.SIGTERM)
+            info = signal.sigtimedwait(_WATCHED, _TICK)
+            received = self._received if info is None else info.si_signo
+            if received in (signal.SIGTERM, signal.SIGINT):
+                # After Ctrl-C, clients get no time to connect to another replica.
+                return self._end(waits_for_clients=received == signal.SIGTERM)
             self._reap()
             if any(process.is_vital and not process.pid for process in self._processes):
                 self._end()
                 return 1
             self._replace_hung()
             self._replace_grown(time.monotonic())
+
+    def _note_signal(self, number: int, _: object) -> None:
+        self._received = number
 
     def _start_missing(self) -> None:
         for process in self._processes:
@@ -276,6 +286,7 @@ def _run_child(process: SupervisedProcess) -> None:
     try:
         # Until it says how it ends: it has begun nothing that it would have to finish.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
         _die_with_parent()
         os.nice(process.niceness)

@@ -17,6 +17,8 @@ from lictor.registry.registries import RemoteRegistries
 from lictor.registry.settings import RegistrySettings
 
 _MANY = 100
+# Fewer than may wait for all silent registries together, however busy the machine is.
+_FEW = 40
 
 
 @pytest.fixture
@@ -36,10 +38,12 @@ def _ask(registries: RemoteRegistries, name: str, number: int) -> None:
     registries.manifest(f"{name}/app", f"v{number}", DEFAULT_ACCESS)
 
 
-def _ask_in_background(registries: RemoteRegistries, name: str) -> threading.Thread:
+def _ask_in_background(
+    registries: RemoteRegistries, name: str, count: int = _MANY
+) -> threading.Thread:
     def ask_all() -> None:
-        with ThreadPoolExecutor(_MANY) as threads:
-            for number in range(_MANY):
+        with ThreadPoolExecutor(count) as threads:
+            for number in range(count):
                 threads.submit(_ask, registries, name, number)
 
     thread = threading.Thread(target=ask_all)
@@ -54,7 +58,7 @@ def test_a_dead_registry_delays_no_question_to_others(server: RegistryServer, de
     registries = RemoteRegistries(settings)
     for number in range(20):
         server.put_image("app", f"v{number}", {})
-    stuck = _ask_in_background(registries, dead)
+    stuck = _ask_in_background(registries, dead, _FEW)
     time.sleep(0.3)
     spent = []
     # The other one is as unknown as the dead one, and its share is its own.
@@ -159,19 +163,25 @@ def test_a_helper_that_hangs_delays_no_question_to_others(
     server: RegistryServer, tmp_path: Path
 ) -> None:
     """Registries that want to be logged in to wait for it; the others do not."""
-    program = tmp_path / "docker-credential-slow"
-    program.write_text("#!/bin/sh\nexec sleep 3\n")
+    program, finish = tmp_path / "docker-credential-slow", tmp_path / "finish"
+    program.write_text(f"#!/bin/sh\nuntil [ -e {finish} ]; do sleep 0.05; done\n")
     program.chmod(0o755)
     (tmp_path / "config.json").write_text('{"credsStore": "slow"}')
     environment = {"DOCKER_CONFIG": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
-    sources = CredentialSources(environment=environment, helper_seconds=2.0)
+    sources = CredentialSources(environment=environment, helper_seconds=60.0)
     registries = RemoteRegistries(sources=sources)
     server.put_image("app", "v1", {})
+    is_challenged = threading.Event()
+
+    def challenge(_path: str, _headers: object) -> tuple[int, dict[str, str], bytes]:
+        is_challenged.set()
+        return 401, {"WWW-Authenticate": 'Basic realm="x"'}, b""
+
     with RegistryServer() as private:
-        challenge = {"WWW-Authenticate": 'Basic realm="x"'}
-        private.handle = lambda _path, _headers: (401, challenge, b"")
-        stuck = _ask_in_background(registries, private.name)
-        time.sleep(0.5)
+        private.handle = challenge
+        stuck = _ask_in_background(registries, private.name, _FEW)
+        assert is_challenged.wait(60)
         _ask(registries, server.name, 1)
         assert stuck.is_alive()
+        finish.touch()
         stuck.join()

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 
@@ -86,6 +87,29 @@ def test_what_is_told_to_end_before_it_has_begun_ends_well() -> None:
     run = _Run(_hang)
     run.wait(lambda: run.slot.last_beat > 0)
     assert run.end() == 0
+
+
+def _run_beside_a_thread(supervisor: Supervisor, slot: ProcessSlot) -> None:
+    """A thread that blocks no signals, like those of libraries, gets the SIGTERM."""
+
+    def take_the_signal() -> None:
+        while not slot.last_beat:
+            time.sleep(0.02)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    threading.Thread(target=take_the_signal, daemon=True).start()
+    os._exit(supervisor.run())
+
+
+def test_a_signal_that_another_thread_receives_ends_all_well() -> None:
+    slot = ProcessSlot(65536)
+    post = SupervisedProcess("child", _wait_for_end, slot)
+    supervisor = Supervisor([post], ProcessSlot(65536), grace=5.0)
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=_run_beside_a_thread, args=(supervisor, slot))
+    process.start()
+    process.join(90)
+    assert process.exitcode == 0
 
 
 def test_what_dies_is_replaced_and_its_counts_stay() -> None:
