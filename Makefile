@@ -40,10 +40,10 @@ test-cluster: export LICTOR_CLUSTER_TESTS = 1
 test-cluster: setup
 	@$(call pytest,tests/cluster $(if $(SLOW),,-m "not slow") -n 3 --dist loadfile --no-loadscope-reorder)
 
-# Policy servers and command lines as Kubewarden has them, with guests that are built by Go the first time.
-test-kubewarden: export LICTOR_KUBEWARDEN_TESTS = 1
+# Policy servers and command lines as Kubewarden has them, and policies in Rego, Go and Rust. OPA and the guests are built the first time.
+test-kubewarden conformance bench: export LICTOR_KUBEWARDEN_TESTS = 1
 test-kubewarden: setup
-	@$(call pytest,tests/conformance/test_policy_server.py tests/conformance/test_kwctl.py -n 2 --dist loadfile)
+	@$(call pytest,$(addprefix tests/conformance/test_,policy_server.py kwctl.py rego_wasm.py) tests/wasm $(addprefix tests/unit/lang/wasm/test_,built_guests.py guest_host_calls.py) -n 2 --dist loadfile)
 
 # The page in a real browser: Chromium of the system, and axe-core from npm; skipped in one line where they are missing.
 test-page: export LICTOR_PAGE_TESTS = 1
