@@ -7,7 +7,7 @@ STAMP := $(VENV)/.stamp
 SHARED ?= ../shared
 UV_VERSION := 0.13.7
 
-.PHONY: setup demo test test-unit test-cluster test-kubewarden test-page test-ray test-images test-packages check fix conformance conformance-cluster bench facts chart fuzz siege dependencies lock image image-base sbom packages clean
+.PHONY: setup demo test test-unit test-cluster test-kubewarden test-page test-ray test-images test-packages docs docs-serve check fix conformance conformance-cluster bench facts chart fuzz siege dependencies lock image image-base sbom packages clean
 
 # Bytecode is written here because start-up counts, and some environments keep Python from writing it.
 setup: $(STAMP)
@@ -66,6 +66,20 @@ $(RAY_STAMP): requirements.lock requirements-ray.lock
 test-images: export LICTOR_IMAGE_TESTS = 1
 test-images: setup
 	@$(call pytest,tests/images -n 2 --dist loadfile)
+
+# The documentation site, in build/site: every link and anchor is checked. It needs no network once .venv-docs is there.
+DOCS_STAMP := .venv-docs/.stamp
+docs: $(DOCS_STAMP)
+	@.venv-docs/bin/zensical build --strict --clean
+	@.venv-docs/bin/python scripts/check_site.py build/site
+
+docs-serve: $(DOCS_STAMP)
+	@.venv-docs/bin/zensical serve
+
+$(DOCS_STAMP): requirements-docs.lock
+	@test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $(DOCS_STAMP)
 
 check: setup
 	@$(BIN)/ruff check src tests scripts
@@ -128,6 +142,8 @@ lock:
 	    --python-version 3.11 --extra tracing --constraint requirements.lock pyproject.toml build-requirements.tmp -o requirements-run.lock
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate \
 	    --python-version 3.11 --extra ray --constraint requirements.lock pyproject.toml -o requirements-ray.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	    --python-version 3.11 --group docs -o requirements-docs.lock
 	@rm -f build-requirements.tmp
 
 # IMAGE=another name. BUILDER=buildah|podman|docker. BASE=image with Python (make image-base makes one of Debian's packages). TARGET=with-shell

@@ -69,18 +69,18 @@ def read_lock(text: str) -> tuple[list[Locked], list[str]]:
     return entries, problems
 
 
-# Extras with a lock of their own, requirements-NAME.lock.
-_APART = frozenset(("ray",))
+# Extras and groups that have their own lock, requirements-NAME.lock.
+_APART = frozenset(("docs", "ray"))
 
 
 def list_declared(project: str) -> Iterator[Requirement]:
     """What pyproject.toml asks for: to run, to trace, to develop, to build."""
     content = tomllib.loads(project)
     extras = content["project"].get("optional-dependencies", {})
+    development = content.get("dependency-groups", {})
     groups = [
         content["project"]["dependencies"],
-        *(needed for name, needed in extras.items() if name not in _APART),
-        *content.get("dependency-groups", {}).values(),
+        *(needed for name, needed in (extras | development).items() if name not in _APART),
         content["build-system"]["requires"],
     ]
     for group in groups:

@@ -57,6 +57,13 @@ def test_the_lock_of_ray_is_hashed_and_goes_with_ours() -> None:
     }
 
 
+def test_the_lock_of_the_documentation_is_hashed() -> None:
+    text = (ROOT / "requirements-docs.lock").read_text(encoding="utf-8")
+    entries, problems = check_dependencies.read_lock(text)
+    assert problems == []
+    assert {"zensical", "mkdocstrings-python"} <= {entry.name for entry in entries}
+
+
 @pytest.mark.parametrize(
     ("taken", "told"),
     [
