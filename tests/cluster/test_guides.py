@@ -44,7 +44,7 @@ CANNOT = (
     "helm install cilium",
     "kubectl get pod signed",
 )
-# What stands for a chart. The words are those of docs/guides-coverage.md.
+# What replaces a chart. The words are those of docs/guides-coverage.md.
 INSTALL = ("install", "--namespace", "kyverno", "--prefix", "kyverno", "--apply")
 CHARTS = {
     "helm install kyverno kyverno/kyverno --namespace kyverno --create-namespace": ((), 6),
@@ -348,11 +348,17 @@ def build_enforced(name: str, *words: str) -> Any:
 
 
 WRITABLE = {"securityContext": {"privileged": False}}
+PRIVILEGED = {"securityContext": {"privileged": True, "readOnlyRootFilesystem": True}}
+DIGEST = f"sha256:{'a' * 64}"
 PARTS: list[tuple[str, Callable[[], Any], list[tuple[Any, str]]]] = [
     (
         "readOnlyRootFilesystem",
         lambda: build_enforced("read-only", "readOnlyRootFilesystem: true"),
-        [(build_pod("a"), ""), (build_pod("a", **WRITABLE), "must set readOnlyRootFilesystem")],
+        [
+            (build_pod("a"), ""),
+            (build_pod("a", **WRITABLE), "must set readOnlyRootFilesystem"),
+            (build_pod("a", **PRIVILEGED), "must set readOnlyRootFilesystem"),
+        ],
     ),
     (
         "latest",
@@ -361,6 +367,7 @@ PARTS: list[tuple[str, Callable[[], Any], list[tuple[Any, str]]]] = [
             (build_pod("a"), ""),
             (build_pod("a", image="registry.internal/web:latest"), "or untagged image is not"),
             (build_pod("a", image="registry.internal/web"), "or untagged image is not"),
+            (build_pod("a", image=f"registry.internal/web@{DIGEST}"), "or untagged image is not"),
         ],
     ),
     (

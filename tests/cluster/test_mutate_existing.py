@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from background_site import build_site, make_role, stays, until
+from background_site import HOME, build_site, make_role, stays, until
 
 
 @pytest.fixture(scope="module")
 def site(open_cluster):
     with open_cluster() as plane:
-        made = build_site(plane, ["configmaps", "secrets"])
+        made = build_site(plane, ["configmaps", "secrets", "namespaces"])
         role = make_role("scale", [])
         role["rules"] = [
             {
@@ -90,6 +90,20 @@ def test_a_new_policy_meets_what_is_there(site):
     target = {**TOLD, "name": "met"}
     site.install(make_policy("met", target, NOTE, mutateExistingOnPolicyUpdate=True))
     until(lambda: read_notes(site, "secret", "met").get("by") == "met-a", "changed")
+
+
+def test_a_rule_for_all_namespaces_skips_that_of_lictor(site):
+    target = {"apiVersion": "v1", "kind": "Namespace"}
+    site.install(make_policy("rolled", target, {"metadata": {"labels": {"rolled": "yes"}}}))
+    site.apply(make_map("rolled-a"))
+
+    def list_labelled():
+        words = ("get", "namespaces", "-l", "rolled=yes", "-o", "name")
+        return site.kubectl(*words).stdout.split()
+
+    until(lambda: "namespace/default" in list_labelled(), "labelled")
+    until(lambda: site.count_updates() == 0, "done, and not tried again")
+    assert f"namespace/{HOME}" not in list_labelled()
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,9 @@ def _compile_existing(mutate: Mutate, change: Change, setting: RuleContext) -> C
             outcome, after = _change_target(target, change, is_loop=bool(mutate.foreach))
             result = setting.result(case, outcome)
             if outcome.status is Status.PASS:
-                result = replace(result, target=after, part=target.part)
+                result = replace(
+                    result, target=after, part=target.part, is_selected=target.is_selected
+                )
             results.append(result)
         return tuple(results)
 

@@ -15,7 +15,7 @@ from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.label_selector import compile_label_selector, read_requirements
 from lictor.lang.template import Fill
 from lictor.lang.url import escape_segment
-from lictor.lang.wildcard import compile_wildcard
+from lictor.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.model.policy import MutateTarget
 from lictor.model.program import Case
 from lictor.model.result import TargetPart
@@ -30,7 +30,8 @@ class ExistingTarget(msgspec.Struct, frozen=True):
     object: JsonObject
     scope: Scope
     asks: Conditions | None
-    part: TargetPart | None = None
+    part: TargetPart | None
+    is_selected: bool
 
 
 Targets: TypeAlias = Callable[[Case], Iterator[ExistingTarget]]
@@ -63,9 +64,11 @@ def _compile_target(target: MutateTarget, setting: RuleContext, where: str) -> T
 
     def find(case: Case) -> Iterator[ExistingTarget]:
         wanted = check_place(_fill(spec, case.scope))
+        is_selected = not wanted["name"] or has_wildcard(str(wanted["name"]))
         for found, part in _list(wanted, setting):
             scope = case.scope.child(target=found)
-            yield ExistingTarget(found, enter(scope) if enter is not None else scope, asks, part)
+            inner = enter(scope) if enter is not None else scope
+            yield ExistingTarget(found, inner, asks, part, is_selected)
 
     return find
 

@@ -137,6 +137,8 @@ class Result(msgspec.Struct, frozen=True):
     # Mutation: the resource as this rule leaves it; `target` is another object that it changed.
     patched: JsonObject | None = None
     target: JsonObject | None = None
+    # The rule does not name `target`: it selects all objects of a kind, or by wildcard or label.
+    is_selected: bool = False
     # It changes the object and is told to nobody: another rule of the policy gives its answer.
     is_silent: bool = False
     part: TargetPart | None = None

@@ -265,6 +265,9 @@ def test_a_queue_repeats_what_changed_meanwhile() -> None:
         queue = WorkQueue("things", look)
         queue.add("x")
         running = asyncio.create_task(queue.run())
+        async with asyncio.timeout(60):
+            while len(looked) < 2:
+                await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
         running.cancel()
 

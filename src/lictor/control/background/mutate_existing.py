@@ -19,7 +19,13 @@ from lictor.control.generate.rules import GenerateRule
 from lictor.control.generate.watch import GenerationWatch
 from lictor.control.policy_writes import PolicyWrites
 from lictor.engine import Engine
-from lictor.errors import ApiError, ConflictError, EvaluationError, NotFoundError
+from lictor.errors import (
+    ApiError,
+    ConflictError,
+    EvaluationError,
+    NotFoundError,
+    OutOfBoundsError,
+)
 from lictor.families.registry import resolve
 from lictor.model.program import Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
@@ -176,8 +182,11 @@ class MutateExisting:
         except NotFoundError:
             return result  # gone meanwhile
         except ApiError as error:
+            # A rule that selects all Namespaces skips lictor's own; one that names it fails.
+            is_skipped = isinstance(error, OutOfBoundsError) and result.is_selected
+            status = Status.SKIP if is_skipped else Status.ERROR
             text = f"failed to update target {_name(target)}: {error}"
-            return replace(result, status=Status.ERROR, message=text)
+            return replace(result, status=status, message=text)
         return result
 
     async def _put(self, target: JsonObject, part: TargetPart | None, own: str) -> None:

@@ -198,7 +198,7 @@ def aim_at_target(result: Result, target: JsonObject, template: ResultTemplate) 
         except EvaluationError as error:
             text = f"failed to evaluate policy: {error}"
             return template.make("evaluation", Status.ERROR, text)[0]
-    return replace(result, patched=None, target=after)
+    return replace(result, patched=None, target=after, is_selected=True)
 
 
 class AdmissionMutatingCheck(msgspec.Struct, frozen=True):
