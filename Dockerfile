@@ -1,5 +1,5 @@
 # An image with lictor, the interpreter, the libraries that both need, and nothing else: no shell, no package manager.
-# `make image` builds it; docs/image.md tells how, and what is in it. Packages come from the index that pip is set to,
+# `make image` builds it; docs/get-started/cluster.md tells how, and what is in it. Packages come from the index that pip is set to,
 # and only as requirements-run.lock names them.
 
 # Any image with Debian, python3 and venv will do; `make image-base` makes one out of Debian's packages alone.

@@ -93,7 +93,7 @@ fix: setup
 	@$(BIN)/ruff check --fix src tests scripts
 	@$(BIN)/ruff format src tests scripts
 
-# Recorded answers of others, where they lie beside the project; 1 where one differs that docs/differences.md does not list. ONLY=yaml,cel chooses.
+# Recorded answers of others, where they lie beside the project; 1 where one differs that docs/reference/differences.md does not list. ONLY=yaml,cel chooses.
 conformance: setup
 	@$(BIN)/python scripts/conformance.py $(if $(ONLY),--only $(ONLY))
 
@@ -147,7 +147,7 @@ lock:
 	@rm -f build-requirements.tmp
 
 # IMAGE=another name. BUILDER=buildah|podman|docker. BASE=image with Python (make image-base makes one of Debian's packages). TARGET=with-shell
-# for runners that start a shell. IMAGE_FLAGS=flags for the builder, as --isolation=chroot. See docs/image.md.
+# for runners that start a shell. IMAGE_FLAGS=flags for the builder, as --isolation=chroot. See docs/get-started/cluster.md.
 image: setup
 	@$(BIN)/python scripts/make_image.py $(if $(IMAGE),--tag $(IMAGE)) $(if $(BUILDER),--builder $(BUILDER)) $(if $(BASE),--base $(BASE)) \
 	    $(if $(TARGET),--target $(TARGET)) -- $(IMAGE_FLAGS)

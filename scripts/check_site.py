@@ -1,8 +1,4 @@
-"""Check the documentation site: `check_site.py FOLDER` prints broken links, anchors and foreign files.
-
-Links to files of the repository outside of docs/ are allowed in Markdown, so that they work on a code
-host; the site has no such files, and their links must name files that exist in the repository.
-"""
+"""Check the documentation site: `check_site.py FOLDER` prints broken links and foreign files."""
 
 import sys
 from collections.abc import Iterator
@@ -10,7 +6,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
-ROOT = Path(__file__).parents[1]
 _FOREIGN = ("http:", "https:", "//")
 _LOADED = {"script": "src", "img": "src", "iframe": "src", "link": "href", "source": "src"}
 
@@ -54,7 +49,7 @@ def _find_broken(path: Path, page: Page, pages: dict[Path, Page], site: Path) ->
         address, anchor = urldefrag(link)
         target = _resolve(path, address, site) if address else path
         if target not in pages:
-            if not target.exists() and not _is_in_repository(path, address, site):
+            if not target.exists():
                 yield f"link to {link}: no such page or file"
         elif unquote(anchor) not in pages[target].anchors:
             yield f"link to {link}: no such anchor"
@@ -65,11 +60,6 @@ def _resolve(path: Path, address: str, site: Path) -> Path:
     target = site / text.lstrip("/") if text.startswith("/") else path.parent / text
     target = target.resolve()
     return target / "index.html" if target.is_dir() else target
-
-
-def _is_in_repository(path: Path, address: str, site: Path) -> bool:
-    source = ROOT / "docs" / path.relative_to(site).parent / unquote(address)
-    return source.resolve().is_relative_to(ROOT) and source.exists()
 
 
 def main(folder: str) -> int:

@@ -1,6 +1,6 @@
-"""Write docs/licences.md: the licence of every package in the lock, as its own metadata tell.
+"""Write docs/reference/licences.md: the licence of every package in the lock.
 
-python scripts/list_licences.py > docs/licences.md
+python scripts/list_licences.py > docs/reference/licences.md
 """
 
 import tomllib

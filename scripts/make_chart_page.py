@@ -1,22 +1,23 @@
-"""Write the tables of docs/chart.md: our values, and what becomes of those of Kyverno's chart.
+"""Write the tables of docs/reference/chart.md: how our values differ from those of Kyverno's chart.
 
     python scripts/make_chart_page.py
 
-What stands above the marker is written by hand. A test compares the rest.
+The text above the marker is written by hand. A test compares the rest.
 """
 
 import itertools
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lictor.cluster.manifests.values import ValueRow, list_values
+from lictor.cluster.manifests.values import list_values
 from lictor.raw import Json
 from lictor.report.yaml_text import render_yaml
 
-PAGE = Path(__file__).parents[1] / "docs" / "chart.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "chart.md"
 TABLE = Path(__file__).parent / "kyverno_chart_values.txt"
 MARKER = "<!-- made by scripts/make_chart_page.py from here on -->\n"
 BRACES = re.compile(r"\{([^{}]*)\}")
@@ -26,8 +27,9 @@ ROWS = {row.path: row for row in list_values()}
 
 @dataclass(frozen=True)
 class Note:
-    """What is said of names that begin in a certain way."""
+    """A note about names that begin in a certain way."""
 
+    name: str
     start: re.Pattern[str]
     ours: str
     words: str
@@ -60,7 +62,7 @@ def read_table() -> tuple[list[str], list[Note], list[Note]]:
             names += expand(line)
             continue
         start, ours, words = (part.strip() for part in line.removeprefix("= ").split("|"))
-        note = Note(compile_start(start), ours, words)
+        note = Note(start, compile_start(start), ours, words)
         (same if line.startswith("= ") else others).append(note)
     return names, same, others
 
@@ -103,49 +105,50 @@ def is_ours(name: str) -> bool:
 
 
 def print_tables() -> str:
-    """Both tables."""
-    fates = list_fates()
-    counts = {fate: sum(each.fate == fate for each in fates) for fate in ("same", "renamed")}
-    left = len(fates) - sum(counts.values())
+    """What differs between the charts, and the values that only lictor has."""
+    names, same, others = read_table()
+    fates = [find_fate(name, same, others) for name in names]
+    counts = Counter(each.fate for each in fates)
     lines = [
         "## Values of Kyverno's chart",
         "",
-        f"All {len(fates)} of chart 1.18: {counts['same']} are the same,"
-        f" {counts['renamed']} have another name, {left} are not needed.",
+        f"Of the {len(fates)} values of Kyverno's chart 1.18, {counts['same']} have the same name and"
+        f" meaning, {counts['renamed']} have another name, and {counts['not needed']} are not needed."
+        " `*` is any controller; a name includes the values below it.",
         "",
-        "| Kyverno's value | here | |",
+        "| value of Kyverno's chart | here | note |",
         "|---|---|---|",
-        *(f"| `{each.name}` | {each.fate} | {each.words} |" for each in fates),
+        *(f"| `{note.name}` | same | {note.words} |" for note in same),
+        *(f"| `{note.name}` | {print_names(note.ours)} | {note.words} |" for note in others),
         "",
-        "## All values of this chart",
+        "## Values of this chart only",
         "",
-        "`C` stands for `admissionController`, `backgroundController`, `reportsController` and"
-        " `cleanupController`, where all four have the value with the same default.",
+        "All values and defaults: `charts/lictor/values.yaml`."
+        " `*` is any controller.",
         "",
-        "| value | usual | what it is |",
+        "| value | default | description |",
         "|---|---|---|",
-        *print_values(),
+        *print_values(set(names)),
     ]
     return "\n".join(lines) + "\n"
 
 
-def print_values() -> Iterator[str]:
-    """Our own values; what all controllers have is told once."""
-    told: set[str] = set()
+def print_names(ours: str) -> str:
+    """The names here, or that none is needed."""
+    if ours in ("", "-"):
+        return "not needed"
+    return ", ".join(f"`{each.strip()}`" for each in ours.split(","))
+
+
+def print_values(theirs: set[str]) -> Iterator[str]:
+    """The values that Kyverno's chart does not have; a value of all controllers is listed once."""
+    starts = {".".join(name.split(".")[:end]) for name in theirs for end in range(1, 9)}
+    listed: set[str] = set()
     for row in ROWS.values():
-        short = re.sub(rf"^{CONTROLLER}\.(container\.)?", "C.", row.path)
-        alike = [each for each in ROWS.values() if each.path != row.path and is_like(each, row)]
-        name = short if len(alike) == 3 else row.path
-        if name in told:
-            continue
-        told.add(name)
-        yield f"| `{name}` | {print_default(row.default)} | {row.words} |"
-
-
-def is_like(one: ValueRow, other: ValueRow) -> bool:
-    """The same value of another controller."""
-    short = [re.sub(rf"^{CONTROLLER}\.(container\.)?", "C.", each.path) for each in (one, other)]
-    return short[0] == short[1] and bool(one.default == other.default)
+        name = re.sub(rf"^{CONTROLLER}\.", "*.", row.path)
+        if row.path not in starts and name not in listed:
+            listed.add(name)
+            yield f"| `{name}` | {print_default(row.default)} | {row.words} |"
 
 
 def print_default(value: Json) -> str:

@@ -1,19 +1,19 @@
-"""Write the tables of docs/metrics.md: every metric, as the program itself declares it."""
+"""Write the tables of docs/reference/metrics.md: every metric of the program."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from lictor.cluster.metrics import PARTS, MetricDescription
 
-PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
 BEGIN = (
     "<!-- The tables are made by scripts/make_metrics.py from the program; a test compares. -->\n"
 )
 END = "<!-- End of the tables. -->\n"
 NOTES = {
-    "Policies": "A policy that cannot be read has one line, without a rule.",
-    "Notifications": "Of the report page, where it sends notifications.",
-    "Policy server": "Of [`lictor policy-server`](policy-server.md), which also pushes them.",
+    "Policies": "An invalid policy has one entry without a rule.",
+    "Notifications": "Of the [web UI](../guides/web-ui.md#notifications).",
+    "Policy server": "Of [`lictor policy-server`](../guides/wasm.md#policy-server).",
 }
 
 

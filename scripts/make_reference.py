@@ -1,4 +1,4 @@
-"""Write docs/reference.md: every command, flag and setting, as the program itself declares them."""
+"""Write docs/reference/commands.md: every command, flag and setting."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,47 +11,48 @@ from lictor.cluster.flags import WITHOUT_EFFECT
 from lictor.cluster.settings import read_settings
 from lictor.serve.metrics_settings import read_metrics_settings
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "commands.md"
 HEAD = """\
-# Every flag and setting
+# Commands and settings
 
-Made by `scripts/make_reference.py` from the program; a test compares the two. What things are for
-is told on the other pages.
+Every command, flag, setting and environment variable. Written by `scripts/make_reference.py` from
+the program.
 
-All commands take `-h` and `--help`. Switches can be given a value (`--flag=false`). Kyverno's log
-flags are accepted by every command: `-v` (with or without a number) tells what was left out, the
-others change nothing.
+All commands accept `-h` and `--help`. Switches accept a value (`--flag=false`). Every command
+accepts the log flags of Kyverno: `-v` (with or without a number) lists ignored documents, the others
+have no effect.
+[Exit codes](../operate/troubleshooting.md#exit-codes) has one table for all commands.
 """
 # What the entries of the ConfigMap of an installation mean, and what holds where they are missing.
 SETTINGS = {
-    "resourceFilters": ("`[kind,namespace,name]` ...: objects that no policy concerns", "none"),
-    "excludeUsernames": ("callers that no policy concerns; `!name` is never left alone", "none"),
+    "resourceFilters": ("`[kind,namespace,name]` ...: objects that no policy applies to", "none"),
+    "excludeUsernames": ("callers that no policy applies to; `!name` is never excluded", "none"),
     "excludeGroups": ("the same, by group", "none"),
     "excludeRoles": ("the same, by Role (`namespace:name`)", "none"),
     "excludeClusterRoles": ("the same, by ClusterRole", "none"),
-    "defaultRegistry": ("registry of images that name none", "`docker.io`"),
-    "enableDefaultRegistryMutation": ("whether that registry is put before such images", "`true`"),
-    "generateSuccessEvents": ("events for what passes, too", "`false`"),
-    "successEventActions": ("actions of policies for which there are such events", "all"),
-    "webhooks": ("`namespaceSelector` and `objectSelector` of our webhooks, as JSON", "none"),
-    "webhookAnnotations": ("JSON object, set on our webhook configurations", "none"),
-    "webhookLabels": ("JSON object, set on our webhook configurations", "none"),
-    "matchConditions": ("JSON list of CEL conditions for our webhooks", "none"),
-    "updateRequestThreshold": ("update requests that may wait before no more are made", "1000"),
-    "maxContextSize": ("bytes that the context of one rule may hold", "`2Mi`"),
-    "logLevel": ("how much is logged: error, warning, info, debug, trace", "as `--v` says"),
+    "defaultRegistry": ("registry of images without one", "`docker.io`"),
+    "enableDefaultRegistryMutation": ("add that registry to such images", "`true`"),
+    "generateSuccessEvents": ("also write events for passing resources", "`false`"),
+    "successEventActions": ("actions for which such events are written", "all"),
+    "webhooks": ("`namespaceSelector` and `objectSelector` of the webhooks, as JSON", "none"),
+    "webhookAnnotations": ("JSON object, set on the webhook configurations", "none"),
+    "webhookLabels": ("JSON object, set on the webhook configurations", "none"),
+    "matchConditions": ("JSON list of CEL conditions for the webhooks", "none"),
+    "updateRequestThreshold": ("limit of waiting update requests", "1000"),
+    "maxContextSize": ("size of the context of one rule", "`2Mi`"),
+    "logLevel": ("log level: error, warning, info, debug, trace", "`--v`"),
 }
 METRICS_SETTINGS = {
-    "namespaces": ("`include` and `exclude`, lists of namespaces, as JSON", "all are shown"),
+    "namespaces": ("`include` and `exclude`, lists of namespaces, as JSON", "all"),
     "metricsExposure": ("by metric: `enabled`, `disabledLabelDimensions`, as JSON", "all"),
-    "bucketBoundaries": ("buckets of histograms that are shown, with commas", "all"),
+    "bucketBoundaries": ("exported buckets of histograms, separated by commas", "all"),
 }
 VARIABLES = {
-    "KUBECONFIG": "kubeconfig files, where `--kubeconfig` is not given",
-    "POD_NAMESPACE": "namespace of the installation, where `--namespace` is not given",
-    "KYVERNO_NAMESPACE": "the same, where that is not set either",
+    "KUBECONFIG": "kubeconfig files, without `--kubeconfig`",
+    "POD_NAMESPACE": "namespace of the installation, without `--namespace`",
+    "KYVERNO_NAMESPACE": "the same, if that is not set",
     "KYVERNO_SCOPED_TOKEN_PATH": "file with the token that `apiCall.service` sends",
-    "LICTOR_DEBUG": "show the traceback of an error that should not have happened",
+    "LICTOR_DEBUG": "show the traceback of an internal error",
 }
 
 
@@ -98,7 +99,7 @@ def _render_commands(root: click.Context) -> Iterator[str]:
         ]
         text = f"### {ctx.command_path}\n\n{ctx.command.get_short_help_str(limit=200)}\n"
         if _is_controller(ctx):
-            text += "\nAnd [the flags of the controllers](#flags-of-serve-and-control).\n"
+            text += "\nAlso [the flags of the controllers](#flags-of-serve-and-control).\n"
         yield text + (f"\n{_render_options(options)}" if options else "")
 
 
@@ -123,7 +124,7 @@ def _render_controllers(root: click.Context) -> str:
     options = [each for each in _list_options(control) if each.opts[0] in shared]
     return (
         "## Flags of serve and control\n\n"
-        "Under Kyverno's names; one dash does as well as two. "
+        "With Kyverno's names; one dash works, too. "
         "`lictor install --flag NAME=VALUE` sets them in a cluster.\n\n" + _render_options(options)
     )
 
@@ -154,8 +155,8 @@ def _render_ignored() -> str:
     ]
     return (
         "## Kyverno's flags without effect\n\n"
-        "`serve` and `control` accept them, so that manifests need no change, and say at the "
-        "start that they do nothing.\n\n" + _render_table(("flag", "why"), rows)
+        "`serve` and `control` accept them, so that manifests need no change, and log at the "
+        "start that they have no effect.\n\n" + _render_table(("flag", "why"), rows)
     )
 
 
@@ -166,7 +167,7 @@ def _render_settings() -> str:
     return (
         "## Settings\n\n"
         "Entries of the ConfigMap named like the installation (`lictor`). "
-        "A change counts at once.\n\n"
+        "A change takes effect at once.\n\n"
         + _render_table(("entry", "default", ""), _list_settings(data.asked, SETTINGS))
         + "\nEntries of the ConfigMap `lictor-metrics`.\n\n"
         + _render_table(("entry", "default", ""), _list_settings(metrics.asked, METRICS_SETTINGS))

@@ -1,16 +1,17 @@
-"""Writes docs/rules: a page for each check of `lint`, from checks.toml and rule_examples.toml."""
+"""Writes docs/rules: a page for each rule of `lint`, with the text that `lictor rule` prints."""
 
 import sys
-import tomllib
 from pathlib import Path
 
 import yaml
 
-from lictor.lint.catalog import CHECKS, LintCheck
+from lictor.cli.rule import read_rule_examples, render_rule
+from lictor.lint.catalog import CHECKS
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "rules"
-EXAMPLES = Path(__file__).with_name("rule_examples.toml")
+INTRO = "Every rule of [`lictor lint`](../guides/lint.md). `lictor rule CODE` prints the same text."
+SEE = "See [lint](../guides/lint.md#select-rules).\n"
 RULE = """\
 name: check
 match: {any: [{resources: {kinds: [Pod]}}]}
@@ -22,15 +23,10 @@ GROUPS = {
     "2": "Rules",
     "3": "Match and exclude",
     "4": "Expressions and context",
-    "5": "Patterns, and types of fields",
-    "6": "What happens in a cluster",
-    "7": "Files that belong together",
+    "5": "Patterns and field types",
+    "6": "Behavior in a cluster",
+    "7": "Related files",
 }
-
-
-def read_examples() -> dict[str, dict[str, str]]:
-    """By code: why, wrong, right."""
-    return tomllib.loads(EXAMPLES.read_text(encoding="utf-8"))
 
 
 def complete(part: str) -> str:
@@ -54,34 +50,16 @@ def _add_rule(part: str) -> str:
     return yaml.safe_dump({"spec": {**spec, "rules": [rule]}}, sort_keys=False)
 
 
-def render(check: LintCheck, example: dict[str, str]) -> str:
-    """The page of one check."""
-    lines = [f"# {check.code}: {check.name}", "", f"{check.summary} ({check.severity})", ""]
-    if check.opt_in:
-        lines += [f"Only where it is asked for: `--select ALL,{check.code}`.", ""]
-    if "why" in example:
-        lines += [example["why"], ""]
-    for field, title in (("wrong", "What it finds"), ("right", "What is right")):
-        if field in example:
-            text = example[field].strip("\n").replace("validate: null\n", "")
-            lines += [f"## {title}", "", "```yaml", text, "```", ""]
-    ignored = (
-        f"`# lictor: ignore[{check.code}]` at the end of a line lets it pass there; "
-        "see [lint](../lint.md#choosing-checks)."
-    )
-    return "\n".join([*lines, ignored, ""])
-
-
 def render_index() -> str:
-    """All checks, by group."""
-    lines = ["# The checks of lint", ""]
+    """All rules, by group."""
+    lines = ["# Lint rules", "", INTRO, ""]
     for digit, title in GROUPS.items():
         chosen = [check for check in CHECKS.values() if check.code[3] == digit]
         if chosen:
             lines += [
                 f"## {title}",
                 "",
-                "| code | check | severity | what it finds |",
+                "| code | name | severity | finding |",
                 "|---|---|---|---|",
             ]
             lines += [
@@ -94,8 +72,10 @@ def render_index() -> str:
 
 def build_pages() -> dict[str, str]:
     """By name, all files of the folder."""
-    examples = read_examples()
-    pages = {f"{c.code}.md": render(c, examples.get(c.code, {})) for c in CHECKS.values()}
+    examples = read_rule_examples()
+    pages = {
+        f"{c.code}.md": render_rule(c, examples.get(c.code, {})) + SEE for c in CHECKS.values()
+    }
     return {**pages, "README.md": render_index()}
 
 

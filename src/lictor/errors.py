@@ -15,7 +15,7 @@ LictorError
 ├── HostCallError            what a Wasm policy asked of its host was refused or failed; it is told
 ├── TooLargeError            what a rule builds would fill the memory; never taken for null
 ├── LookupFailedError        the world (cluster, registry, service) did not answer
-│   ├── BlockedAddressError  an address that may not be connected to (docs/connections.md)
+│   ├── BlockedAddressError  an address that may not be connected to (docs/operate/security.md)
 │   ├── UnknownHostError     a name without addresses
 │   ├── ImageNotFoundError   the registry has no such image, tag or content
 │   ├── CorruptContentError  the registry sent bytes that do not fit their digest

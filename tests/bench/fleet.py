@@ -1,7 +1,7 @@
 """`apply --engine ray` beside one machine: the same results, also when a worker dies, and how much faster.
 
     python tests/bench/fleet.py [--python .venv-ray/bin/python]
-    python tests/bench/fleet.py --snapshots         what docs/fleet.md says that a fleet costs
+    python tests/bench/fleet.py --snapshots         what docs/guides/fleet.md says that a fleet costs
 
 Ray lives in an environment of its own, which `make test-ray` makes. CPU seconds are those of the
 process that asks and of what it started and waited for: with Ray, without the workers.
@@ -131,7 +131,7 @@ def bench(policies: Path, pods: Path, python: Path = PYTHON) -> Iterator[Row]:
 
 
 def show_costs(policies: Path, folder: Path, python: Path, clusters: int) -> None:
-    """The worked example of docs/fleet.md: a thousand snapshots, and what a fleet costs then."""
+    """The worked example of docs/guides/fleet.md: a thousand snapshots, and what a fleet costs then."""
     make = [str(python), str(ROOT / "examples" / "fleet" / "make_snapshots.py")]
     subprocess.run(
         [*make, "snapshots", "--clusters", str(clusters), "--objects", "100"],

@@ -1,7 +1,7 @@
 """kubectl's everyday commands: each with what must be there first, and what its answer shows.
 
 The rows are run by test_kubectl.py on every kind of cluster; what they find on the embedded one is
-the table of docs/embedded.md.
+the table of docs/reference/kubectl.md.
 """
 
 import json
@@ -342,7 +342,7 @@ ROWS = (
 
 
 def render_table(outcomes: dict[str, bool]) -> str:
-    """The table of docs/embedded.md, from what was found."""
+    """The table of docs/reference/kubectl.md, from what was found."""
     lines = ["| command | works | why not |", "|---|---|---|"]
     for row in ROWS:
         works = outcomes[row.name] and not row.why_not

@@ -2,7 +2,7 @@
 
 The guides lie beside the project, in ../shared/seeds. Their commands run as they stand there, with
 `kyverno` being lictor; their policies are applied as they stand there, once their indentation is
-back. What cannot run is in the table below, and in docs/guides-coverage.md with the reason.
+back. What cannot run is in the table below, and in docs/explanation/differences.md with the reason.
 """
 
 import json
@@ -25,7 +25,7 @@ from guides.shell import Guide, build_pod, build_policy, open_shell
 
 ROOT = Path(__file__).parents[2]
 SEEDS = ROOT.parent / "shared" / "seeds"
-PAGE = ROOT / "docs" / "guides-coverage.md"
+PAGE = ROOT / "docs" / "explanation" / "differences.md"
 FILES = sorted(SEEDS.glob("*.txt")) if SEEDS.is_dir() else []
 COMMANDS = list(dict.fromkeys(command for path in FILES for command in read_commands(path)))
 BLOCKS = [block for path in FILES[-1:] for block in read_blocks(path)]
@@ -44,7 +44,7 @@ CANNOT = (
     "helm install cilium",
     "kubectl get pod signed",
 )
-# What replaces a chart. The words are those of docs/guides-coverage.md.
+# What replaces a chart. The words are those of docs/explanation/differences.md.
 INSTALL = ("install", "--namespace", "kyverno", "--prefix", "kyverno", "--apply")
 CHARTS = {
     "helm install kyverno kyverno/kyverno --namespace kyverno --create-namespace": ((), 6),

@@ -1,6 +1,6 @@
 """Real kubectl is the judge: its everyday commands, on every kind of cluster.
 
-What is found on the embedded one is the table of docs/embedded.md. Where it is no longer true:
+What is found on the embedded one is the table of docs/reference/kubectl.md. Where it is no longer true:
 
     LICTOR_WRITE_TABLE=1 LICTOR_CLUSTER=embedded pytest tests/cluster/test_kubectl.py
 """
@@ -14,7 +14,7 @@ import pytest
 from control_plane.embedded import EmbeddedCluster
 from kubectl_table import ROWS, WIDGETS, render_table
 
-PAGE = Path(__file__).parents[2] / "docs" / "embedded.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "kubectl.md"
 BEGIN, END = "<!-- kubectl: begin -->\n", "<!-- kubectl: end -->"
 # Those that only look may look again: controllers need a moment.
 LOOKING = ("get", "describe", "explain", "api-resources", "wait", "rollout", "auth")

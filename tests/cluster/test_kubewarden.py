@@ -291,7 +291,7 @@ def add_server(site: Site, name: str, **spec: object) -> None:
 
 
 def give_secret(site: Site, registry: RegistryServer) -> None:
-    """In the namespace of the servers; as docs/kubewarden.md says, reports may read it."""
+    """In the namespace of the servers; as docs/guides/kubewarden.md says, reports may read it."""
     account = "system:serviceaccount:lictor:lictor-reports-controller"
     login = (
         f"--docker-server={registry.name}",

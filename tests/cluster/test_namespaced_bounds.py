@@ -1,4 +1,4 @@
-"""Whoever may write policies in one namespace touches nothing outside of it; see docs/threat-model.md."""
+"""Whoever may write policies in one namespace touches nothing outside of it; see docs/explanation/threat-model.md."""
 
 import json
 import time

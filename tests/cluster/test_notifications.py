@@ -40,7 +40,7 @@ sys.path.append(str(Path(__file__).parents[1] / "unit" / "web"))
 
 from notification_server import Got, Reply, TargetServer, run_target
 
-# What docs/notifications.md says that the page's service account needs, and for reports.
+# What docs/guides/web-ui.md says that the page's service account needs, and for reports.
 RULES = [
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["hook"]},
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update"]},

@@ -1,4 +1,4 @@
-"""What someone could try through lictor or against it, in a real cluster: see docs/threat-model.md.
+"""What someone could try through lictor or against it, in a real cluster: see docs/explanation/threat-model.md.
 
 The API server of this file shows a client certificate to webhooks that ask for one.
 """
@@ -427,7 +427,7 @@ def test_a_stolen_serving_key(site: Site, tmp_path: Path) -> None:
 
 def test_only_the_api_server_is_heard_where_clients_are_known(site: Site) -> None:
     if not isinstance(site.plane, KnownPlane):
-        pytest.skip("the embedded API server shows webhooks no certificate: docs/embedded.md")
+        pytest.skip("the embedded API server shows webhooks no certificate: docs/guides/local-cluster.md")
     flags = (*FLAGS, f"--clientCAFile={site.plane.client_authority}")
     site.lictor.controllers[:] = []
     site.lictor.restart(flags)

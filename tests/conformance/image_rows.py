@@ -102,8 +102,8 @@ def _is_served(images: Path) -> bool:
 
 
 def compare(images: Path, differences: Path, scratch: Path, only: str = "") -> Comparison:
-    """Apply each policy to its resources; `differences` is the page that lists what differs."""
-    listed = Listed("## Images", differences)
+    """Apply each policy to its resources; `differences` is the file that lists what differs."""
+    listed = Listed("Images", differences)
     os.environ["TUF_ROOT"] = str(shutil.copytree(images / "keys" / "tuf-cache", scratch / "tuf"))
     wanted = [json.loads(line) for line in (images / "verdicts.jsonl").read_text().splitlines()]
     want = {_key(row): row for row in wanted if only in row["policy"]}

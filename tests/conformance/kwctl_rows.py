@@ -33,7 +33,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _DEMO_MANIFEST = "a409c529c1954bae25dca890424e663db4ea8a03773257094e5746998f633773"
 _DEMO_MODULE = "da90ceb25d1c"
 _UNKNOWN_PLURAL = "this-is-the-plural-name"
-_LISTED = "Command line (`lictor wasm`):"
+_LISTED = "Kubewarden: kwctl"
 _INTERNAL = 500
 _UNFORESEEN = "this should not have happened"
 _BENCH = re.compile(r"<\w+>|[\d.]+(?:ns|µs|ms|s)²?|\b[\d.]+\b|\s+")
@@ -310,8 +310,8 @@ def read_rows() -> list[dict[str, Any]]:
 
 
 def compare(folder: Path, guests: Guests, differences: Path) -> Comparison:
-    """Run all rows; `differences` is the page that lists what is meant to differ."""
-    listed = Listed(_LISTED, differences, first_table=True)
+    """Run all rows; `differences` is the file that lists what is meant to differ."""
+    listed = Listed(_LISTED, differences)
     found, skipped, total = [], [], 0
     with prepare(folder, guests) as scene:
         for row in read_rows():

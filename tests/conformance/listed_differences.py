@@ -1,29 +1,43 @@
-"""The rows of others' tables that docs/differences.md names: they differ by intent.
+"""The rows of recorded answers that scripts/differences.txt lists: they differ on purpose.
 
-They stand in the last column of its tables, `rows`; `*` is any run of characters.
+Each line of a section is `theirs || ours || rows`; in rows, `*` is any text.
 """
 
-import re
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple
 
-PAGE = Path(__file__).parents[2] / "docs" / "differences.md"
-_HEAD = ("rows", "---")
-_NAME = re.compile(r"[^\s`,]+")
+FILE = Path(__file__).parents[2] / "scripts" / "differences.txt"
+
+
+class Difference(NamedTuple):
+    """What another program does, what lictor does, and the recorded answers that show it."""
+
+    theirs: str
+    ours: str
+    rows: tuple[str, ...]
+
+
+def read_sections(file: Path = FILE) -> dict[str, list[Difference]]:
+    """The differences of each section, in the order of the file."""
+    sections: dict[str, list[Difference]] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            sections[line[2:]] = current = []
+        elif line and not line.startswith(";"):
+            theirs, ours, *rows = line.split(" || ")
+            current.append(Difference(theirs, ours, tuple(" ".join(rows).split())))
+    return sections
 
 
 class Listed:
-    """The names in the tables behind a line of the page, up to the next section."""
+    """The rows of all sections whose title begins with a text."""
 
-    def __init__(self, line: str, page: Path = PAGE, *, first_table: bool = False) -> None:
-        _, _, rest = page.read_text(encoding="utf-8").partition(f"\n{line}\n")
-        section = rest.partition("\n## ")[0].strip()
-        if first_table:
-            section = section.partition("\n\n")[0]
-        tables = [text.strip() for text in section.splitlines() if text.startswith("|")]
-        cells = [text.removesuffix("|").rpartition("|")[2] for text in tables]
-        names = [name for cell in cells for name in _NAME.findall(cell)]
-        self.names = tuple(name for name in names if name not in _HEAD)
+    def __init__(self, title: str, file: Path = FILE) -> None:
+        sections = [rows for name, rows in read_sections(file).items() if name.startswith(title)]
+        if not sections:
+            raise ValueError(f"{file.name} has no section {title}")
+        self.names = tuple(name for rows in sections for each in rows for name in each.rows)
 
     def __contains__(self, row: str) -> bool:
         return any(fnmatchcase(row, name) for name in self.names)

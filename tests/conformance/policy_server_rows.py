@@ -83,10 +83,10 @@ def read_rows() -> tuple[list[Row], dict[str, list[Row]]]:
 
 
 def compare(guests: Guests, differences: Path, folder: Path, least_rows: int = 0) -> Comparison:
-    """Ask all set-ups with so many rows; those that docs/differences.md names may differ."""
+    """Ask all set-ups with so many rows; those that scripts/differences.txt names may differ."""
     setups, requests = read_rows()
     reviews = json.loads((CORPUS / "reviews.json").read_text(encoding="utf-8"))
-    listed = Listed("## Kubewarden", differences)
+    listed = Listed("Kubewarden", differences)
     result = Comparison()
     with Site.open(guests.folder, folder) as site, ThreadPoolExecutor(_AT_ONCE) as pool:
         wanted = [setup for setup in setups if len(requests[setup["setup"]]) >= least_rows]

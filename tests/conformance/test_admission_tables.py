@@ -13,7 +13,7 @@ from shared_cases import CASES, SHARED
 TABLES = CASES / "golden" / "admission"
 # Parts whose policies may be there at the same time.
 GROUPS = (("requests", "updates"), ("vpol", "mutate", "warnings"))
-LISTED = Listed("Verdicts at the webhook:", first_table=True)
+LISTED = Listed("Admission responses")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from lictor.registry.repository_name import compute_digest
 
 CORPUS = CASES / "kubewarden"
 pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="no answers of Kubewarden here")
-# These verify nothing, and Kubewarden takes them for verified: docs/differences.md.
+# These verify nothing, and Kubewarden takes them for verified: scripts/differences.txt.
 _STRICTER = {"verifyconf-empty-all", "verifyconf-minimum-0"}
 # The configuration is fine; the signatures are not.
 _READABLE = "Image verification failed"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "decisions" / "glossary.md").read_text(encoding="utf-8")
 _ROW = re.compile(r"^\| ([^|]+?) \| [^|]+ \| `([\w./]+)`(?:: `(\w+)`)? \|$", re.MULTILINE)
 ROWS = _ROW.findall(PAGE)
 

@@ -1,4 +1,4 @@
-"""Faults that others had and told of (CVEs), tried on us; docs/threat-model.md lists them all."""
+"""Faults that others had and told of (CVEs), tried on us; docs/explanation/threat-model.md lists them all."""
 
 import orjson
 import pytest

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "threat-model.md").read_text(encoding="utf-8")
 LIST = (ROOT / "tests" / "threats.txt").read_text(encoding="utf-8")
 _NAMED = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 NAMED = sorted(set(_NAMED.findall(PAGE + LIST)))

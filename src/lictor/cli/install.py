@@ -46,7 +46,7 @@ _OWN_FLAGS = frozenset(("context", "kubeconfig", "openreportsEnabled"))
 # Nobody publishes one for all: Pods would wait for an image that no registry has.
 _IMAGE_NOTE = (
     f"Pods run the image {DEFAULT_IMAGE}, as make image builds it from the source: every node must "
-    "have it. Name one of your registry with --image; see docs/image.md."
+    "have it. Name one of your registry with --image; see docs/get-started/cluster.md."
 )
 
 

@@ -10,6 +10,7 @@ import click
 from lictor.cli.cluster_options import count_noun
 from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, slice_option
+from lictor.errors import UsageError
 from lictor.release import VERSION
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ lictor lint --format github policies/
 cat policy.yaml | lictor lint -"""
 
 
-@click.command(cls=FlagCommand, arity=(1, None), examples=_EXAMPLES)
+@click.command(cls=FlagCommand, arity=(0, None), examples=_EXAMPLES)
 @click.option(
     "--format",
     "form",
@@ -64,6 +65,7 @@ cat policy.yaml | lictor lint -"""
 @click.option("--cluster", is_flag=True, help="Use the CustomResourceDefinitions of a cluster.")
 @click.option("--kubeconfig", default="", help="Path to the kubeconfig file, with --cluster.")
 @click.option("--context", default="", help="Context of the kubeconfig file, with --cluster.")
+@click.option("--explain", "explained", default="", help="Explain a rule by its code or name.")
 @click.option("--statistics", is_flag=True, help="Only how often each check found something.")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 def lint(  # noqa: PLR0913  (one for each option)
@@ -79,6 +81,7 @@ def lint(  # noqa: PLR0913  (one for each option)
     cluster: bool,
     kubeconfig: str,
     context: str,
+    explained: str,
     statistics: bool,
     strict: bool,
 ) -> int:
@@ -88,6 +91,10 @@ def lint(  # noqa: PLR0913  (one for each option)
     Settings come from the nearest lictor.toml or pyproject.toml, and a line's own from a comment:
     # lictor: ignore[LIC101]
     """
+    if explained:
+        return _explain(explained)
+    if not arguments:
+        raise UsageError("lint needs a path: a file, a folder, or - for standard input")
     from lictor.offline.lint_files import fix_paths, lint_paths, read_definitions
     from lictor.offline.lint_settings import choose_start, combine, find_lint_settings
 
@@ -107,10 +114,15 @@ def lint(  # noqa: PLR0913  (one for each option)
     return 1 if report.errors or ((strict or settings.strict) and report.warnings) else 0
 
 
+def _explain(name: str) -> int:
+    from lictor.cli.rule import explain_rule
+
+    click.echo(explain_rule(name), nl=False)
+    return 0
+
+
 def _ask_cluster(kubeconfig: str, context: str, *, is_asked: bool) -> "tuple[Json, ...]":
     from lictor.cli.live_cluster import LiveCluster
-    from lictor.errors import UsageError
-
     if not is_asked:
         raise UsageError("--kubeconfig and --context say which cluster: add --cluster")
     with LiveCluster(kubeconfig, context) as cluster:

@@ -23,6 +23,7 @@ OWN_COMMANDS = frozenset(
         "migrate",
         "policy-server",
         "preview",
+        "rule",
         "serve",
         "status",
         "uninstall",
@@ -72,8 +73,9 @@ COMMANDS = {
     "preview": LazyCommand(
         "lictor.cli.preview", "preview", "Say what a policy would refuse or change in a cluster."
     ),
+    "rule": LazyCommand("lictor.cli.rule", "rule", "Explain a rule of lint."),
     "serve": LazyCommand("lictor.cli.serve", "serve", "Run the admission webhook."),
-    "status": LazyCommand("lictor.cli.status", "status", "Show how an installation is."),
+    "status": LazyCommand("lictor.cli.status", "status", "Show the health of an installation."),
     "test": LazyCommand("lictor.cli.test", "test", "Run the tests of policies."),
     "uninstall": LazyCommand(
         "lictor.cli.uninstall", "uninstall", "Remove an installation from the cluster."

@@ -122,7 +122,7 @@ def _read_secret(get: Callable[[str], Json], namespace: str, name: str) -> bytes
     except ApiError as error:
         raise LookupFailedError(
             f"{what} with credentials for registries cannot be read: {error}; lictor's service "
-            "accounts need `get` on it (docs/registries.md)"
+            "accounts need `get` on it (docs/guides/verify-images.md)"
         ) from error
     return _decode(secret, what)
 

@@ -1,6 +1,6 @@
 """The one way to other machines: names are resolved, addresses checked, connections opened.
 
-docs/connections.md says which addresses are blocked for whom.
+docs/operate/security.md says which addresses are blocked for whom.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Where connections lead: one test for each row of docs/connections.md, and no way past the check."""
+"""Where connections lead: one test for each row of docs/operate/security.md, and no way past the check."""
 
 import ast
 import asyncio
@@ -332,10 +332,10 @@ KNOWN = {
     ("serve/probe.py", "connect"): "a Unix socket",
     ("apiserver/persistence.py", "connect"): "SQLite",
     ("offline/wasm/runs.py", "connect"): "lookups of a cluster, by cluster/connection.py",
-    ("serve/span_export.py", "OTLPSpanExporter"): "gRPC, see docs/connections.md",
-    ("serve/policy_server/spans.py", "OTLPSpanExporter"): "gRPC, see docs/connections.md",
-    ("serve/policy_server/otlp.py", "OTLPMetricExporter"): "gRPC, see docs/connections.md",
-    ("offline/fleet/addresses.py", "url_to_fs"): "object storage, see docs/connections.md",
+    ("serve/span_export.py", "OTLPSpanExporter"): "gRPC, see docs/operate/security.md",
+    ("serve/policy_server/spans.py", "OTLPSpanExporter"): "gRPC, see docs/operate/security.md",
+    ("serve/policy_server/otlp.py", "OTLPMetricExporter"): "gRPC, see docs/operate/security.md",
+    ("offline/fleet/addresses.py", "url_to_fs"): "object storage, see docs/operate/security.md",
     ("control/webhooks/draft.py", "connect"): "a method of WebhookEndpoint",
     ("control/policy_servers/webhooks.py", "connect"): "a method of WebhookEndpoint",
 }

@@ -155,9 +155,9 @@ def test_a_service_that_is_away_is_not_health(tmp_path: Path) -> None:
 
 
 def test_the_page_of_licences_is_current() -> None:
-    """Written anew by `python scripts/list_licences.py > docs/licences.md`."""
+    """Written anew by `python scripts/list_licences.py > docs/reference/licences.md`."""
     entries, _ = check_dependencies.read_lock(_LOCK)
-    page = (ROOT / "docs/licences.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/licences.md").read_text(encoding="utf-8")
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in page.splitlines()}
     for entry in entries:
         assert f"| {entry.name} | {entry.version} | " in rows.get(entry.name, "")

@@ -11,7 +11,9 @@ from lictor.lint.selection import LintSelection
 from lictor.offline.records import FILE_RECORDS
 
 sys.path.append(str(Path(__file__).parents[3] / "scripts"))
-from make_rules import FOLDER, build_pages, complete, read_examples
+from make_rules import FOLDER, build_pages, complete
+
+from lictor.cli.rule import read_rule_examples as read_examples
 
 CODES = {check.code for check in CHECKS.values()}
 

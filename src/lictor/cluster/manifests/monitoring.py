@@ -93,7 +93,7 @@ def _let_choose(made: JsonObject, component: str, path: str) -> JsonObject:
 
 # Stands for whatever says which installation is meant.
 _SELECTOR: Final = "SELECTOR"
-RUNBOOKS: Final = "docs/runbooks.md"
+RUNBOOKS: Final = "docs/operate/runbooks.md"
 
 
 class AlertSeverity(StrEnum):
