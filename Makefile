@@ -45,9 +45,9 @@ test-kubewarden conformance bench: export LICTOR_KUBEWARDEN_TESTS = 1
 test-kubewarden: setup
 	@$(call pytest,$(addprefix tests/conformance/test_,policy_server.py kwctl.py rego_wasm.py) tests/wasm $(addprefix tests/unit/lang/wasm/test_,built_guests.py guest_host_calls.py) -n 2 --dist loadfile)
 
-# The page in a real browser: Chromium of the system, and axe-core from npm; skipped in one line where they are missing.
+# The web UI and the documentation site in a real browser: Chromium of the system, and axe-core from npm; skipped in one line where they are missing.
 test-page: export LICTOR_PAGE_TESTS = 1
-test-page: setup
+test-page: setup docs
 	@$(call pytest,tests/page -n 2 --dist loadfile)
 
 # On a real Ray, with lictor[ray], in a .venv-ray of its own: the extra has its own lock.

@@ -123,8 +123,7 @@ def print_tables() -> str:
         "",
         "## Values of this chart only",
         "",
-        "All values and defaults: `charts/lictor/values.yaml`."
-        " `*` is any controller.",
+        "All values and defaults: `charts/lictor/values.yaml`. `*` is any controller.",
         "",
         "| value | default | description |",
         "|---|---|---|",

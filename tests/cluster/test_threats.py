@@ -427,7 +427,9 @@ def test_a_stolen_serving_key(site: Site, tmp_path: Path) -> None:
 
 def test_only_the_api_server_is_heard_where_clients_are_known(site: Site) -> None:
     if not isinstance(site.plane, KnownPlane):
-        pytest.skip("the embedded API server shows webhooks no certificate: docs/guides/local-cluster.md")
+        pytest.skip(
+            "the embedded API server shows webhooks no certificate: docs/guides/local-cluster.md"
+        )
     flags = (*FLAGS, f"--clientCAFile={site.plane.client_authority}")
     site.lictor.controllers[:] = []
     site.lictor.restart(flags)

@@ -123,6 +123,7 @@ def _explain(name: str) -> int:
 
 def _ask_cluster(kubeconfig: str, context: str, *, is_asked: bool) -> "tuple[Json, ...]":
     from lictor.cli.live_cluster import LiveCluster
+
     if not is_asked:
         raise UsageError("--kubeconfig and --context say which cluster: add --cluster")
     with LiveCluster(kubeconfig, context) as cluster:

@@ -152,7 +152,9 @@ class Dialer:
             or server.authority in self._settings.addresses.allowed
         ):
             return error
-        return BlockedAddressError(f"{error}; an administrator can allow it: docs/operate/security.md")
+        return BlockedAddressError(
+            f"{error}; an administrator can allow it: docs/operate/security.md"
+        )
 
     async def _resolve(self, host: str, port: int) -> ResolvedHost:
         key = host, port
