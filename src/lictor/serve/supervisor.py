@@ -105,7 +105,8 @@ class Supervisor:
         while True:
             self._start_missing()
             told = signal.sigtimedwait(_WATCHED, _TICK)
-            if told is not None and told.si_signo != signal.SIGCHLD:
+            # After SIGSTOP and SIGCONT, CPython returns a record that is not filled in.
+            if told is not None and told.si_signo in (signal.SIGTERM, signal.SIGINT):
                 # Whoever presses Ctrl-C does not want to wait for clients to go elsewhere.
                 return self._end(waits_for_clients=told.si_signo == signal.SIGTERM)
             self._reap()

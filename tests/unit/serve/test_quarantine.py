@@ -163,6 +163,33 @@ def test_the_controllers_alone_are_restarted_after_a_signal_and_end_with_their_c
     assert EVALUATIONS.holds(program.identity)
 
 
+def test_a_supervisor_that_was_stopped_for_a_while_goes_on():
+    beats = ProcessSlot(65536)
+
+    def live(slot: ProcessSlot) -> None:
+        while True:
+            beats.beat()
+            time.sleep(0.02)
+
+    parent = os.fork()
+    if parent == 0:
+        child = SupervisedProcess("child", live, ProcessSlot(65536))
+        os._exit(Supervisor([child], ProcessSlot(65536), grace=5.0).run())
+    deadline = time.monotonic() + PATIENCE
+    while not beats.last_beat:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(parent, signal.SIGSTOP)
+    os.waitpid(parent, os.WUNTRACED)
+    # Longer than one of its turns.
+    time.sleep(0.6)
+    os.kill(parent, signal.SIGCONT)
+    time.sleep(0.6)
+    assert os.waitpid(parent, os.WNOHANG) == (0, 0)
+    os.kill(parent, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1]) == 0
+
+
 def test_threads_that_have_ended_leave_their_places_to_others():
     ledger = EvaluationLedger()
     for _ in range(5000):
