@@ -202,6 +202,11 @@ def test_rules_about_all_kinds_cause_no_loop(tmp_path):
         assert answer.status_code == 201, answer.text
         assert "made-by" in json.dumps(answer.json()["metadata"])
         check_stays_idle(client, 10.0)
+        answer = client.get("/api/v1/namespaces/default/configmaps").json()
+        names = {item["metadata"]["name"] for item in answer["items"]}
+        # What a rule made is no trigger of the same rule.
+        assert "trigger-y" in names
+        assert not any(name.endswith("-y-y") for name in names), names
 
 
 @pytest.mark.slow
