@@ -162,6 +162,49 @@ def test_refused_policies_are_told(tmp_path):
     assert "not in force" in told
 
 
+def test_a_cluster_whose_api_server_dies_ends_with_a_sentence(tmp_path):
+    with up(tmp_path, "--bare") as cluster:
+        (server,) = list_descendants(cluster.process.pid)
+        os.kill(server, signal.SIGKILL)
+        _, told = cluster.process.communicate(timeout=PATIENCE)
+    assert cluster.process.returncode == 1
+    assert told.splitlines()[-1] == "Error: the API server ended, so lictor up ended too"
+
+
+BINDING = """\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: binding}
+spec:
+  rules:
+  - name: bind
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    generate:
+      apiVersion: rbac.authorization.k8s.io/v1
+      kind: RoleBinding
+      name: view
+      namespace: "{{ request.object.metadata.name }}"
+      data:
+        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+"""
+
+
+def test_policies_that_need_more_rights(tmp_path):
+    for name in ("first", "second"):
+        text = BINDING.replace("name: binding", f"name: {name}")
+        (tmp_path / f"{name}.yaml").write_text(text)
+    files = [str(tmp_path / "first.yaml"), str(tmp_path / "second.yaml")]
+    data = f"--data={tmp_path / 'data'}"
+    with up(tmp_path, data, "--grant-all", "--policies", *files) as cluster:
+        assert "with 2 policies in force" in cluster.told
+    shutil.rmtree(tmp_path / "data")
+    with up(tmp_path, data, "--policies", *files) as cluster:
+        assert "with 0 of 2 policies in force" in cluster.told
+        cluster.process.send_signal(signal.SIGINT)
+        _, told = cluster.process.communicate(timeout=PATIENCE)
+    assert "--grant-all" in told
+
+
 def start(*words):
     """`lictor up` that ends by itself, as it cannot begin."""
     command = [sys.executable, "-m", "lictor", "up", "--port=0", *words]
