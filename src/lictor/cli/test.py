@@ -2,7 +2,9 @@
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -34,6 +36,7 @@ from lictor.report.outcomes import TestOutcome, keep_failures
 from lictor.report.table import render_table
 
 if TYPE_CHECKING:
+    from lictor.cli.live_cluster import LiveCluster
     from lictor.offline.coverage import CoverageRun
 
 _EXAMPLES = """\
@@ -81,6 +84,8 @@ class TestFlags(msgspec.Struct, frozen=True):
     coverage: bool = False
     fail_under: int = 0
     watch: bool = False
+    kubeconfig: str = ""
+    context: str = ""
 
 
 @click.command(
@@ -123,6 +128,10 @@ class TestFlags(msgspec.Struct, frozen=True):
     default=0,
     help="With --coverage: fail where tests notice fewer changes than this, in percent.",
 )
+@click.option(
+    "--kubeconfig", default="", help="Look up what policies read in the cluster of this kubeconfig."
+)
+@click.option("--context", default="", help="Context of the kubeconfig.")
 @click.option("--watch", is_flag=True, help="Run them again whenever a file changes, until Ctrl-C.")
 def test(arguments: tuple[str, ...], **flags: Json) -> None:
     """Run the tests that lie in folders or git repositories.
@@ -165,9 +174,22 @@ def run_tests(flags: TestFlags) -> None:
         run.coverage = CoverageRun(run.selector.policies)
     cases = run.find_cases()
     if cases:
-        for case in cases:
-            run.run_case(case)
+        with _open_cluster(flags) as cluster:
+            run.cluster = cluster
+            for case in cases:
+                run.run_case(case)
         run.conclude()
+
+
+@contextmanager
+def _open_cluster(flags: TestFlags) -> "Iterator[LiveCluster | None]":
+    if not flags.kubeconfig and not flags.context:
+        yield None
+        return
+    from lictor.cli.live_cluster import LiveCluster
+
+    with LiveCluster(flags.kubeconfig, flags.context) as cluster:
+        yield cluster
 
 
 class _Run(msgspec.Struct):
@@ -179,6 +201,7 @@ class _Run(msgspec.Struct):
     errors: list[str] = msgspec.field(default_factory=list)
     registries: Registries | None = None
     coverage: "CoverageRun | None" = None
+    cluster: "LiveCluster | None" = None
 
     def say(self, text: str = "") -> None:
         """Print a line for people; to standard error if standard output is for a program."""
@@ -245,6 +268,10 @@ class _Run(msgspec.Struct):
     def _judge(self, case: TestCase, rows: Sequence[TestResult]) -> list[TestOutcome]:
         run = CaseRun(case, self.say, print_notes, self.registries)
         inputs = run.load()
+        if self.cluster is not None:
+            from lictor.cli.live_cluster import LiveLookups
+
+            inputs = replace(inputs, make_lookups=partial(LiveLookups, self.cluster))
         answers = evaluate_inputs(inputs)
         self.say("  Checking results ...")
         outcomes = run.compare(rows, answers)

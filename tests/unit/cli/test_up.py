@@ -456,3 +456,46 @@ def test_files_that_are_no_objects(capsys, tmp_path):
     (tmp_path / "list.yaml").write_text("- a\n")
     assert run(["up", f"--policies={tmp_path}", f"--kubeconfig={tmp_path / 'x'}"]) == 1
     assert "list.yaml:1: is no object of a cluster" in capsys.readouterr().err
+
+
+TEST = """\
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: t}
+policies: [policy.yaml]
+resources: [pod.yaml]
+results:
+- {policy: team, rule: known, kind: Pod, resources: [web], result: pass}
+"""
+TEAM = """\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: team}
+spec:
+  rules:
+  - name: known
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    context:
+    - name: teams
+      configMap: {name: teams, namespace: default}
+    validate:
+      message: the team is not known
+      deny:
+        conditions:
+          all:
+          - {key: "{{ request.object.metadata.labels.team }}", operator: NotEquals, value: "{{ teams.data.name }}"}
+"""
+
+
+def test_tests_look_up_the_cluster_of_a_kubeconfig(tmp_path, capsys):
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    pod = yaml.safe_dump(make_pod("web", team="red"))
+    for name, text in (("kyverno-test", TEST), ("policy", TEAM), ("pod", pod)):
+        (folder / f"{name}.yaml").write_text(text)
+    body = {"metadata": {"name": "teams", "namespace": "default"}, "data": {"name": "red"}}
+    with up(tmp_path, "--bare") as cluster:
+        cluster.ask(lambda client: client.create(CONFIG_MAPS, body))
+        assert run(["test", str(folder), f"--kubeconfig={cluster.kubeconfig}"]) == 0
+    assert run(["test", str(folder)]) == 1
+    assert "1 tests failed" in capsys.readouterr().out

@@ -17,6 +17,7 @@ from lictor.web.pages.tables import (
     render_heads,
     render_pager,
     render_results,
+    sort_groups,
     sum_groups,
 )
 from lictor.web.pages.words import (
@@ -90,7 +91,8 @@ def _render_group_list(
     context: PageContext, chosen: ResultFilter, title: str, field: str, path: str
 ) -> Section:
     by = ("cluster", field) if context.is_plural else (field,)
-    groups = context.state.results.count(chosen, context.viewer, by)
+    order = context.request.read("sort")
+    groups = sort_groups(context.state.results.count(chosen, context.viewer, by), order)
     number = read_page_number(context)
     shown = groups[(number - 1) * _ROWS : number * _ROWS]
     wrong = sum(1 for group in groups if count_wrong(group.counts))
@@ -105,6 +107,7 @@ def _render_group_list(
             field.capitalize(),
             shown,
             lambda group: link_group(context, chosen, by, group),
+            lambda order: context.link(path, chosen, sort=order),
         )
         if shown
         else render_empty(f"There are no {noun} here."),
@@ -116,8 +119,9 @@ def _render_group_list(
 def _page_groups(
     context: PageContext, chosen: ResultFilter, path: str, total: int, number: int
 ) -> Html | None:
+    order = context.request.read("sort")
     return render_pager(
-        total, number, _ROWS, lambda other: context.link(path, chosen, page=str(other))
+        total, number, _ROWS, lambda other: context.link(path, chosen, page=str(other), sort=order)
     )
 
 
@@ -148,7 +152,8 @@ def render_quick_search(context: PageContext, chosen: ResultFilter, path: str, h
 def render_resource_list(context: PageContext, chosen: ResultFilter) -> Section:
     """Every resource of which something is said, the worst first."""
     by = ("cluster", "namespace", "kind", "name")
-    groups = context.state.results.count(chosen, context.viewer, by)
+    order = context.request.read("sort")
+    groups = sort_groups(context.state.results.count(chosen, context.viewer, by), order)
     number = read_page_number(context)
     shown = groups[(number - 1) * _ROWS : number * _ROWS]
     content = join(
@@ -161,6 +166,7 @@ def render_resource_list(context: PageContext, chosen: ResultFilter) -> Section:
             "Resource",
             shown,
             lambda group: _link_resource_group(context, group),
+            lambda order: context.link(addresses.RESOURCES, chosen, sort=order),
         )
         if shown
         else render_empty("There are no resources here."),

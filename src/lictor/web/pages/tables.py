@@ -113,13 +113,44 @@ def shorten(text: str, longest: int = _LONGEST_MESSAGE) -> str:
 NameCell = Callable[[GroupCount], Child]
 
 
-def render_groups(caption: str, head: str, groups: Sequence[GroupCount], name: NameCell) -> Html:
-    """A line for each group: its name, its shares as a bar, its numbers."""
+# The address of a list in another order: `name`, a status, or nothing for the worst first.
+LinkOrder = Callable[[str], str]
+
+
+def sort_groups(groups: Sequence[GroupCount], order: str) -> list[GroupCount]:
+    """The groups by name or by the number of a status; any other order leaves them as they are."""
+    if order == "name":
+        return sorted(groups, key=lambda group: group.key)
+    if order in _COUNT_HEADS:
+        return sorted(groups, key=lambda group: -group.counts.get(order, 0))
+    return list(groups)
+
+
+def _link_heads(head: str, link: LinkOrder) -> Html:
+    numbers = [(status, status.capitalize()) for status in _COUNT_HEADS]
+    first = element("th", element("a", head, href=link("name")), scope="col")
+    cells = [
+        element("th", element("a", text, href=link(order)), scope="col", class_="number")
+        for order, text in numbers
+    ]
+    share = element("th", element("a", "Share", href=link("")), scope="col")
+    return element("thead", element("tr", first, share, cells))
+
+
+def render_groups(
+    caption: str,
+    head: str,
+    groups: Sequence[GroupCount],
+    name: NameCell,
+    link: LinkOrder | None = None,
+) -> Html:
+    """A line for each group: its name, its shares as a bar, its numbers; `link` sorts columns."""
     numbers = [status.capitalize() for status in _COUNT_HEADS]
+    heads = render_heads((head, "Share"), numbers) if link is None else _link_heads(head, link)
     return element(
         "table",
         element("caption", caption, class_="unseen"),
-        render_heads((head, "Share"), numbers),
+        heads,
         element("tbody", [_render_group(group, name(group)) for group in groups]),
         class_="groups",
     )
