@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -85,7 +85,6 @@ class TestFlags(msgspec.Struct, frozen=True):
     fail_under: int = 0
     watch: bool = False
     kubeconfig: str = ""
-    context: str = ""
 
 
 @click.command(
@@ -131,7 +130,6 @@ class TestFlags(msgspec.Struct, frozen=True):
 @click.option(
     "--kubeconfig", default="", help="Look up what policies read in the cluster of this kubeconfig."
 )
-@click.option("--context", default="", help="Context of the kubeconfig.")
 @click.option("--watch", is_flag=True, help="Run them again whenever a file changes, until Ctrl-C.")
 def test(arguments: tuple[str, ...], **flags: Json) -> None:
     """Run the tests that lie in folders or git repositories.
@@ -174,22 +172,14 @@ def run_tests(flags: TestFlags) -> None:
         run.coverage = CoverageRun(run.selector.policies)
     cases = run.find_cases()
     if cases:
-        with _open_cluster(flags) as cluster:
-            run.cluster = cluster
+        with ExitStack() as stack:
+            if flags.kubeconfig:
+                from lictor.cli.live_cluster import LiveCluster
+
+                run.cluster = stack.enter_context(LiveCluster(flags.kubeconfig))
             for case in cases:
                 run.run_case(case)
         run.conclude()
-
-
-@contextmanager
-def _open_cluster(flags: TestFlags) -> "Iterator[LiveCluster | None]":
-    if not flags.kubeconfig and not flags.context:
-        yield None
-        return
-    from lictor.cli.live_cluster import LiveCluster
-
-    with LiveCluster(flags.kubeconfig, flags.context) as cluster:
-        yield cluster
 
 
 class _Run(msgspec.Struct):

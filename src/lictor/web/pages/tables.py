@@ -71,7 +71,7 @@ def render_results(context: PageContext, rows: Sequence[ReportedResult], caption
     )
 
 
-def render_heads(heads: Iterable[str], numbers: Iterable[str] = ()) -> Html:
+def render_heads(heads: Iterable[Child], numbers: Iterable[Child] = ()) -> Html:
     """The head of a table; columns of numbers stand to the right."""
     cells = [element("th", head, scope="col") for head in heads]
     cells += [element("th", head, scope="col", class_="number") for head in numbers]
@@ -126,17 +126,6 @@ def sort_groups(groups: Sequence[GroupCount], order: str) -> list[GroupCount]:
     return list(groups)
 
 
-def _link_heads(head: str, link: LinkOrder) -> Html:
-    numbers = [(status, status.capitalize()) for status in _COUNT_HEADS]
-    first = element("th", element("a", head, href=link("name")), scope="col")
-    cells = [
-        element("th", element("a", text, href=link(order)), scope="col", class_="number")
-        for order, text in numbers
-    ]
-    share = element("th", element("a", "Share", href=link("")), scope="col")
-    return element("thead", element("tr", first, share, cells))
-
-
 def render_groups(
     caption: str,
     head: str,
@@ -145,12 +134,14 @@ def render_groups(
     link: LinkOrder | None = None,
 ) -> Html:
     """A line for each group: its name, its shares as a bar, its numbers; `link` sorts columns."""
-    numbers = [status.capitalize() for status in _COUNT_HEADS]
-    heads = render_heads((head, "Share"), numbers) if link is None else _link_heads(head, link)
+    orders = {"name": head, "": "Share", **{each: each.capitalize() for each in _COUNT_HEADS}}
+    first, share, *numbers = (
+        element("a", text, href=link(order)) if link else text for order, text in orders.items()
+    )
     return element(
         "table",
         element("caption", caption, class_="unseen"),
-        heads,
+        render_heads((first, share), numbers),
         element("tbody", [_render_group(group, name(group)) for group in groups]),
         class_="groups",
     )
