@@ -10,7 +10,7 @@ from lictor.families.kyverno_cel.autogen import list_floors, list_requests
 from lictor.families.kyverno_cel.records import CelPolicy
 from lictor.families.registry import refer, registry
 from lictor.model.constraints import MatchResources
-from lictor.model.program import Case, Check, Program
+from lictor.model.program import Case, Check, Phase, Program
 from lictor.model.result import Action, Result
 
 
@@ -20,7 +20,8 @@ def fail_cel_policy(policy: CelPolicy, error: LictorError, context: CompileConte
     (phase,) = registry().of(policy).phases
     ref = refer(policy)
     spec = policy.spec
-    ignores = getattr(spec, "failure_policy", "") == "Ignore"
+    # With "Ignore", what cannot be decided passes; an image that was not verified does not.
+    ignores = getattr(spec, "failure_policy", "") == "Ignore" and phase is not Phase.VERIFY_IMAGES
     action = choose_action(tuple(getattr(spec, "validation_actions", ())))
     evaluation = getattr(spec, "evaluation", None)
     changes_existing = getattr(getattr(evaluation, "mutate_existing", None), "enabled", False)
@@ -30,7 +31,6 @@ def fail_cel_policy(policy: CelPolicy, error: LictorError, context: CompileConte
             make_rule(
                 "",
                 phase,
-                # What cannot be decided: whoever says "Ignore" wants it to pass.
                 Action.AUDIT if ignores else action,
                 select=lambda each=each: select_constrained(each, ref, around),  # type: ignore[misc]
                 check=lambda: _fail(error),
