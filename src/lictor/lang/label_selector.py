@@ -110,6 +110,7 @@ def _parse_requirements(text: str) -> Iterator[_Parts]:
     tokens: list[str] = _TOKEN.findall(text.rstrip(" \t\r\n"))
     tokens += ("", "")
     at = 0
+    parts: _Parts
     while tokens[at]:
         if tokens[at + 1] in _ENDS and tokens[at] not in _SYMBOLS:
             parts, at = (tokens[at], "Exists", ()), at + 1

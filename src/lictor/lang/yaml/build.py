@@ -345,7 +345,7 @@ def _has_key(value: Json, key: str) -> bool:
 
 def _is_nothing(event: YamlEvent) -> bool:
     """Whether a scalar is left out, as behind `a:`; it has neither tag nor anchor."""
-    return event.__class__ is ScalarEvent and event.start_mark.index == event.end_mark.index
+    return event.start_mark.index == event.end_mark.index and event.__class__ is ScalarEvent
 
 
 def _is_merge(event: YamlEvent) -> bool:
