@@ -133,7 +133,7 @@ PARSERS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
     "regular expression": (compile_regex, ("", "(", "[")),
     "template of a replacement": (compile_template, ("", "$")),
     "random text": (lambda text: make_random_text(text, lambda _: 0), ("", "[a-z]{", "(")),
-    "duration": (parse_duration, ("", "1", "-", "1h")),
+    "Go duration": (parse_duration, ("", "1", "-", "1h")),
     "quantity": (parse_quantity, ("", "1", "1.")),
     "number": (parse_number, ("", "1", "0x", "0x1", "0x1p", "1e", ".")),
     "semantic version": (parse_version, ("", "1.2.", "1.2.3-", "1.2.3+")),
