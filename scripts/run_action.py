@@ -24,6 +24,8 @@ FILES = {"sarif": "lictor.sarif", "junit": "lictor.xml"}
 MOST_MARKS = 10
 MOST_ROWS = 200
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice", "none": "notice"}
+# Results that make `apply` exit with 1, whatever the severity of their policy.
+_FAILING = ("fail", "error")
 _KNOWN_TO_MARKDOWN = frozenset("&<>\"'|`*_[]()\\~@#!$:")
 
 
@@ -70,8 +72,10 @@ def read_marks(report: str) -> Iterator[Mark]:
         place: dict[str, Any] = next(iter(result.get("locations") or ()), {})
         physical = place.get("physicalLocation", {})
         logical: dict[str, Any] = next(iter(place.get("logicalLocations") or ()), {})
+        status = result.get("properties", {}).get("status", "")
+        level = "error" if status in _FAILING else result.get("level", "warning")
         yield Mark(
-            level=_LEVELS.get(result.get("level", "warning"), "warning"),
+            level=_LEVELS.get(level, "warning"),
             file=physical.get("artifactLocation", {}).get("uri", ""),
             line=physical.get("region", {}).get("startLine", 1),
             rule=result.get("ruleId", ""),

@@ -18,7 +18,8 @@ spec:
       deny: {}
 """
 engine = lictor.Engine(lictor.parse_policies(POLICY))
-old = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "shop"}}
+metadata = {"name": "settings", "namespace": "shop"}
+old = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 new = {**old, "data": {"color": "blue"}}
 for roles in (("edit",), ("cluster-admin",)):
     caller = lictor.Caller(username="ada", groups=("painters",), cluster_roles=roles)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Status,
         Verdict,
     )
+    from lictor.offline.resources import load_files as load_resources
     from lictor.ports import ApiCall, Lookups, NoLookups
 
 _HOMES = {
@@ -63,10 +64,11 @@ _HOMES = {
         "Status",
         "Verdict",
     ),
+    "lictor.offline.resources": ("load_resources",),
     "lictor.ports": ("ApiCall", "Lookups", "NoLookups"),
 }
 # Public names that are others at home.
-_OWN_NAMES = {"Engine": "PolicyEngine"}
+_OWN_NAMES = {"Engine": "PolicyEngine", "load_resources": "load_files"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -95,6 +97,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "load_policies",
+    "load_resources",
     "parse_policies",
 ]
 

@@ -11,6 +11,7 @@ import signal
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from typing import Final, TypeAlias
@@ -25,7 +26,7 @@ _IDENTITY = struct.Struct(f"{_SIZE}s")
 _NOTHING = bytes(_SIZE)
 _CELLS = 4096
 _COUNT = struct.Struct("<Q")
-_MOST_QUARANTINED = 1024
+MOST_QUARANTINED = 1024
 # Signals that native code causes. What SIGKILL ended may have been chosen by chance, such as by a
 # kernel that needs memory: it takes two deaths.
 _CRASHES = frozenset(
@@ -53,7 +54,7 @@ class EvaluationLedger:
 
     def __init__(self) -> None:
         self._cells = mmap.mmap(-1, _CELLS * _CELL.size)
-        self._quarantine = mmap.mmap(-1, _COUNT.size + _MOST_QUARANTINED * _SIZE)
+        self._quarantine = mmap.mmap(-1, _COUNT.size + MOST_QUARANTINED * _SIZE)
         self.place = _Place()
         # Only the parent's: policies that SIGKILL has met once.
         self._suspected: set[bytes] = set()
@@ -62,6 +63,15 @@ class EvaluationLedger:
     def begin(self, identity: bytes) -> None:
         """Note that this thread evaluates a policy, until it evaluates another one or b""."""
         (self.place.note or self.take_place())(identity)
+
+    @contextmanager
+    def evaluating(self, identity: bytes) -> Iterator[None]:
+        """Note a policy that no engine evaluates, until the block ends."""
+        self.begin(identity)
+        try:
+            yield
+        finally:
+            self.begin(b"")
 
     def settle(self, process: int, code: int, trace: bytes) -> bool:
         """Quarantine what a process died of, if it did; called by its parent, with its exit code.
@@ -77,7 +87,7 @@ class EvaluationLedger:
         if -code == signal.SIGKILL and culprit not in self._suspected:
             self._suspected.add(culprit)
             return False
-        return self._add(culprit)
+        return self.add(culprit)
 
     def holds(self, identity: bytes) -> bool:
         """Is this policy quarantined?"""
@@ -89,11 +99,22 @@ class EvaluationLedger:
         count: int = _COUNT.unpack_from(self._quarantine)[0]
         return count
 
-    def _add(self, identity: bytes) -> bool:
+    def list_quarantined(self) -> list[bytes]:
+        """The policies that are quarantined now, in the order of their places."""
+        ends = range(_SIZE, (min(self.count, MOST_QUARANTINED) + 1) * _SIZE, _SIZE)
+        held = self._quarantine[_COUNT.size :]
+        return [held[end - _SIZE : end] for end in ends]
+
+    def add(self, identity: bytes) -> bool:
+        """Quarantine a policy; False if it already is.
+
+        Another process may do so at the same time and take the same place. A policy that is lost
+        that way is added again: by the Lease that it came from, or by the next death.
+        """
         if self.holds(identity):
             return False
         count = self.count
-        start = _COUNT.size + count % _MOST_QUARANTINED * _SIZE
+        start = _COUNT.size + count % MOST_QUARANTINED * _SIZE
         self._quarantine[start : start + _SIZE] = identity
         _COUNT.pack_into(self._quarantine, 0, count + 1)
         return True
@@ -110,7 +131,7 @@ class EvaluationLedger:
         first = hash((process, thread)) % _CELLS
         for step in range(_CELLS):
             start = (first + step) % _CELLS * _CELL.size
-            if _CELL.unpack_from(self._cells, start)[1]:
+            if _CELL.unpack_from(self._cells, start)[1:3] not in ((0, 0), (process, thread)):
                 continue
             _CELL.pack_into(self._cells, start, _NOTHING, process, thread, is_main)
             if _CELL.unpack_from(self._cells, start)[1:3] == (process, thread):

@@ -123,9 +123,9 @@ GENERATE = {
 
 
 @contextmanager
-def run_cluster(folder, policies):
+def run_cluster(folder, policies, *more):
     kubeconfig = folder / "kubeconfig"
-    words = [f"--kubeconfig={kubeconfig}", "--port=0", f"--policies={policies}"]
+    words = [f"--kubeconfig={kubeconfig}", "--port=0", f"--policies={policies}", *more]
     with (folder / "errors").open("w") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "lictor", "up", *words],
@@ -202,10 +202,15 @@ def test_rules_about_all_kinds_cause_no_loop(tmp_path):
         assert answer.status_code == 201, answer.text
         assert "made-by" in json.dumps(answer.json()["metadata"])
         check_stays_idle(client, 10.0)
+        answer = client.get("/api/v1/namespaces/default/configmaps").json()
+        names = {item["metadata"]["name"] for item in answer["items"]}
+        # What a rule made is no trigger of the same rule.
+        assert "trigger-y" in names
+        assert not any(name.endswith("-y-y") for name in names), names
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not LIBRARY.is_dir(), reason="no public policies beside the project")
 def test_the_public_library_leaves_an_idle_cluster_alone(tmp_path):
-    with run_cluster(tmp_path, LIBRARY) as client:
+    with run_cluster(tmp_path, LIBRARY, "--grant-all") as client:
         check_stays_idle(client, 60.0)

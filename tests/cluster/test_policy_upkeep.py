@@ -133,7 +133,9 @@ class Upkeep:
         self.native_loop, self.native = build_native_loop(
             self.context, self.webhooks, self.events.append
         )
-        self.status_loop = build_status_loop(self.context, self.webhooks, self.native)
+        self.status_loop = build_status_loop(
+            self.context, self.webhooks, self.native, emit=lambda _: None
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Upkeep"]:

@@ -179,3 +179,15 @@ def test_an_image_that_cannot_be_parsed_is_an_error(key):
 def test_wrong_calls_are_errors_of_ours(call, message):
     with pytest.raises(lictor.LictorError, match=re.escape(message)):
         call()
+
+
+def test_objects_are_read_from_files(tmp_path):
+    (tmp_path / "pods.yaml").write_text(yaml.safe_dump_all([POD, {**POD, "kind": "Job"}]))
+    listed = {"apiVersion": "v1", "kind": "List", "items": [POD]}
+    (tmp_path / "list.json").write_text(json.dumps(listed))
+    assert sorted(each["kind"] for each in lictor.load_resources(tmp_path)) == ["Job", "Pod", "Pod"]
+    with pytest.raises(lictor.LictorError):
+        lictor.load_resources(tmp_path / "missing.yaml")
+    (tmp_path / "empty.yaml").write_text("")
+    with pytest.raises(lictor.LoadError, match="no objects in"):
+        lictor.load_resources(tmp_path / "empty.yaml")

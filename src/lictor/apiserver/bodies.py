@@ -79,6 +79,8 @@ _YAML = b"application/yaml"
 _ACCEPTED = ("application/json", "application/yaml", MEDIA_TYPE.decode())
 # Deeper than anyone writes, and not so deep that walking through it fails.
 _MAX_DEPTH = 200
+# Checking them holds the event loop: 1.6 s were measured for 49,000 empty containers.
+_MAX_ITEMS = 50_000
 _OPENING = (b"{", b"[")
 
 
@@ -109,7 +111,9 @@ def read_document(body: bytes, content_type: bytes) -> Json:
     if media == _YAML or media.endswith(b"+yaml"):
         return read_yaml(body)
     if media == MEDIA_TYPE:
-        return read_protobuf(body)
+        value = read_protobuf(body)
+        _check_shape(value)
+        return value
     raise unsupported_media(_ACCEPTED)
 
 
@@ -119,9 +123,10 @@ def read_json(body: bytes) -> Json:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise bad_request(f"the body is not valid JSON: {error}") from error
-    # Few openings cannot be deep, and nearly all bodies have few.
-    if body.count(b"{") + body.count(b"[") > _MAX_DEPTH:
-        _check_depth(value)
+    # Few openings cannot be deep, few commas cannot be many items, and nearly all bodies have few.
+    openings = body.count(b"{") + body.count(b"[")
+    if openings > _MAX_DEPTH or openings + body.count(b",") > _MAX_ITEMS:
+        _check_shape(value)
     return value
 
 
@@ -130,8 +135,9 @@ def read_yaml(body: bytes) -> Json:
     if body.lstrip()[:1] in _OPENING:
         try:
             return read_json(body)
-        except RefusedRequestError:
-            pass
+        except RefusedRequestError as error:
+            if error.code != HTTPStatus.BAD_REQUEST:
+                raise
     # Few send YAML, and reading it takes a while to learn.
     from lictor.lang.yaml.build import build_yaml
     from lictor.lang.yaml.plain_json import YamlFault
@@ -142,13 +148,22 @@ def read_yaml(body: bytes) -> Json:
         raise bad_request(f"error decoding YAML: {error}") from error
     if built is None:
         return None
-    _check_depth(built.body)
+    _check_shape(built.body)
     return built.body
 
 
-def _check_depth(value: Json) -> None:
+def _check_shape(value: Json) -> None:
+    """Refuse what is too deep, or has too many items, to be walked through on the event loop."""
     level = [value] if isinstance(value, (dict, list)) else []
+    items = 0
     for _ in range(_MAX_DEPTH):
+        items += sum(map(len, level))
+        if items > _MAX_ITEMS:
+            raise RefusedRequestError(
+                f"the body has more than {_MAX_ITEMS} fields and list items",
+                code=HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                reason="RequestEntityTooLarge",
+            )
         level = [
             inner
             for outer in level

@@ -25,9 +25,23 @@ def control(arguments: tuple[str, ...], flags: Flags, names: Names) -> None:
     are Kyverno's where they mean the same.
     """
     from lictor.cli.logs import set_up_logging
-    from lictor.control.run import run_control_process
+    from lictor.cluster.config import load_config
+    from lictor.control.controllers import choose_loops
+    from lictor.control.run import open_health_port, run_control_process
     from lictor.serve.capacity import limit_controllers
+    from lictor.serve.slots import ProcessSlot
+    from lictor.serve.supervisor import SupervisedProcess, Supervisor
 
     set_up_logging(flags)
-    limit_controllers(flags.memory_limit)
-    run_control_process(flags, names, arguments, health=True)
+    # Invalid arguments are reported here, not by the process below.
+    choose_loops(arguments)
+    load_config(flags.kubeconfig, flags.context)
+    port = open_health_port(flags)
+
+    def run(_: ProcessSlot) -> None:
+        limit_controllers(flags.memory_limit)
+        run_control_process(flags, names, arguments, health_port=port)
+
+    # The parent quarantines the policy whose evaluation ends the process, and starts it again.
+    loops = SupervisedProcess("control", run, ProcessSlot(), is_vital=True, survives_signals=True)
+    raise SystemExit(Supervisor([loops], ProcessSlot()).run())

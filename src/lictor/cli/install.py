@@ -50,6 +50,14 @@ _IMAGE_NOTE = (
 )
 
 
+def _refuse_helm_values(_: click.Context, __: click.Parameter, given: str | None) -> None:
+    if given is not None:
+        raise UsageError(
+            f"--set {given}: this is an option of Helm; write the value to a file for --values, "
+            "or use an option such as --replicas, --image, --flag or --set-config"
+        )
+
+
 @click.command(cls=FlagCommand, examples=_EXAMPLES)
 @click.option("--namespace", default="", show_default="lictor", help="Where to install.")
 @click.option(
@@ -101,6 +109,7 @@ _IMAGE_NOTE = (
     metavar="KEY=VALUE",
     help="An entry of the ConfigMap, under Kyverno's name.",
 )
+@click.option("--set", hidden=True, expose_value=False, callback=_refuse_helm_values)
 @click.option("--apply", is_flag=True, help="Apply to the cluster instead of printing.")
 @click.option("--diff", is_flag=True, help="Only show what --apply would change in the cluster.")
 @click.option(
@@ -195,7 +204,11 @@ def _read_values(paths: Iterable[str]) -> JsonObject:
 
     values: JsonObject = {}
     for path in paths:
-        values = merge_values(values, read_values(read_bytes(path), path))
+        unused: list[str] = []
+        values = merge_values(values, read_values(read_bytes(path), path, unused))
+        if unused:
+            lines = "".join(f"\n  {each}" for each in unused)
+            click.echo(f"Warning: {path}: {len(unused)} values are not used:{lines}", err=True)
     for controller in CONTROLLERS:
         extra = find_value(values, f"{name_container(controller)}.extraArgs") or {}
         read_flags([f"{name}={write_text(value)}" for name, value in extra.items()], _OWN_FLAGS)

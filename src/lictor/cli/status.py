@@ -64,7 +64,7 @@ def _render(found: "InstallationStatus") -> Iterator[str]:
     ready = sum(policy.ready for policy in found.policies)
     yield f"Policies: {len(found.policies)}, {ready} ready"
     yield from _columns(
-        (policy.kind, "/".join(filter(None, (policy.namespace, policy.name))), policy.why)
+        (policy.kind, "/".join(filter(None, (policy.namespace, policy.name))), _shorten(policy.why))
         for policy in found.policies
         if not policy.ready
     )
@@ -86,6 +86,12 @@ def _render(found: "InstallationStatus") -> Iterator[str]:
         yield from _render_reports(found.reports)
 
 
+def _shorten(text: str) -> str:
+    """JSON output has the whole text."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
+
+
+_LONGEST = 200
 _QUEUES = {
     "ephemeralReports": "results of admissions that wait for their report",
     "updateRequests": "update requests",

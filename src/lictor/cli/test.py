@@ -3,6 +3,8 @@
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -34,6 +36,7 @@ from lictor.report.outcomes import TestOutcome, keep_failures
 from lictor.report.table import render_table
 
 if TYPE_CHECKING:
+    from lictor.cli.live_cluster import LiveCluster
     from lictor.offline.coverage import CoverageRun
 
 _EXAMPLES = """\
@@ -81,6 +84,7 @@ class TestFlags(msgspec.Struct, frozen=True):
     coverage: bool = False
     fail_under: int = 0
     watch: bool = False
+    kubeconfig: str = ""
 
 
 @click.command(
@@ -122,6 +126,9 @@ class TestFlags(msgspec.Struct, frozen=True):
     type=click.IntRange(0, 100),
     default=0,
     help="With --coverage: fail where tests notice fewer changes than this, in percent.",
+)
+@click.option(
+    "--kubeconfig", default="", help="Look up what policies read in the cluster of this kubeconfig."
 )
 @click.option("--watch", is_flag=True, help="Run them again whenever a file changes, until Ctrl-C.")
 def test(arguments: tuple[str, ...], **flags: Json) -> None:
@@ -165,8 +172,13 @@ def run_tests(flags: TestFlags) -> None:
         run.coverage = CoverageRun(run.selector.policies)
     cases = run.find_cases()
     if cases:
-        for case in cases:
-            run.run_case(case)
+        with ExitStack() as stack:
+            if flags.kubeconfig:
+                from lictor.cli.live_cluster import LiveCluster
+
+                run.cluster = stack.enter_context(LiveCluster(flags.kubeconfig))
+            for case in cases:
+                run.run_case(case)
         run.conclude()
 
 
@@ -179,6 +191,7 @@ class _Run(msgspec.Struct):
     errors: list[str] = msgspec.field(default_factory=list)
     registries: Registries | None = None
     coverage: "CoverageRun | None" = None
+    cluster: "LiveCluster | None" = None
 
     def say(self, text: str = "") -> None:
         """Print a line for people; to standard error if standard output is for a program."""
@@ -245,6 +258,10 @@ class _Run(msgspec.Struct):
     def _judge(self, case: TestCase, rows: Sequence[TestResult]) -> list[TestOutcome]:
         run = CaseRun(case, self.say, print_notes, self.registries)
         inputs = run.load()
+        if self.cluster is not None:
+            from lictor.cli.live_cluster import LiveLookups
+
+            inputs = replace(inputs, make_lookups=partial(LiveLookups, self.cluster))
         answers = evaluate_inputs(inputs)
         self.say("  Checking results ...")
         outcomes = run.compare(rows, answers)

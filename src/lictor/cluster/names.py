@@ -72,6 +72,11 @@ class Names(msgspec.Struct, frozen=True):
         return f"{self.prefix}-health"
 
     @property
+    def quarantine_lease(self) -> str:
+        """The Lease that lists the policies over which a process has died."""
+        return f"{self.prefix}-quarantine"
+
+    @property
     def owner_role(self) -> str:
         """The ClusterRole that owns what has no namespace, so that it goes with us."""
         return f"{self.prefix}:admission-controller"

@@ -128,6 +128,11 @@ _LOOK_SECONDS = 0.1
 _SWITCH_SECONDS = 0.001
 
 
+def _name(uid: str, mark: str) -> str:
+    """A policy by its uid and mark, without what only this process counts: see `PolicyStore`."""
+    return f"{uid}:{mark.rpartition(';')[0] or mark}"
+
+
 class CompileTask(msgspec.Struct, frozen=True):
     """One policy to prepare."""
 
@@ -142,7 +147,7 @@ class CompileTask(msgspec.Struct, frozen=True):
     @property
     def identity(self) -> str:
         """What the policy is known by where processes tell each other of it."""
-        return f"{self.uid}:{self.mark}"
+        return _name(self.uid, self.mark)
 
 
 class CompiledPolicy(msgspec.Struct, frozen=True):
@@ -173,7 +178,7 @@ class PolicyCompiler:
         made = self.made.get(uid)
         if made is None or made.mark != mark or time.monotonic() >= made.retry_at:
             return False
-        return made.reason == QUARANTINED or not EVALUATIONS.holds(identify(f"{uid}:{mark}"))
+        return made.reason == QUARANTINED or not EVALUATIONS.holds(identify(_name(uid, mark)))
 
     def find_pause(self) -> float | None:
         """Seconds until a policy that was not compiled is to be tried again; None: no policy is."""

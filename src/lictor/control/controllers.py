@@ -150,9 +150,9 @@ def _build_policies(
     native, made = build_native_loop(context, ready, emit)
     find_address = ConfigurationWriter(context).find_address
     own = OwnServer(context.store, find_address, heartbeat.healthy)
-    servers = build_policy_servers_loop(context, own)
+    servers = build_policy_servers_loop(context, own, emit)
     heartbeat.listen(servers.wake)
-    return [webhooks, native, build_status_loop(context, ready, made), servers]
+    return [webhooks, native, build_status_loop(context, ready, made, emit), servers]
 
 
 def _clean_up(context: ControllerContext) -> OnUninstall:

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Collection
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from http import HTTPStatus
 
 from lictor.cluster.client import Client
@@ -21,6 +21,7 @@ from lictor.cluster.rate_limit import TokenBucket
 from lictor.cluster.resource import DEPLOYMENT, NAMESPACE, Resource
 from lictor.control.context import ControllerContext, build_context
 from lictor.control.controllers import Controller, build_controllers, choose_loops
+from lictor.control.quarantine import build_quarantine_loop
 from lictor.errors import ApiError
 from lictor.http.limits import ListenerLimits
 from lictor.http.listener import Listener, open_port
@@ -90,12 +91,16 @@ _GIVES_WAY = 5
 
 
 def run_control_process(
-    flags: Flags, names: Names, which: Collection[str] = (), *, health: bool = False
+    flags: Flags,
+    names: Names,
+    which: Collection[str] = (),
+    *,
+    health_port: socket.socket | None = None,
 ) -> None:
-    """Run the loops in this process until SIGTERM or SIGINT; with a port for health or without."""
+    """Run the loops in this process until SIGTERM or SIGINT; serve health on a port if given."""
     os.nice(_GIVES_WAY)
     start_trials()
-    asyncio.run(run_control(which, flags, names, health=health))
+    asyncio.run(run_control(which, flags, names, health_port=health_port))
 
 
 async def run_control(
@@ -103,7 +108,7 @@ async def run_control(
     flags: Flags,
     names: Names,
     *,
-    health: bool = False,
+    health_port: socket.socket | None = None,
     heeds_signals: bool = True,
 ) -> None:
     """Run the loops until SIGTERM or SIGINT comes, or the task is cancelled.
@@ -117,7 +122,7 @@ async def run_control(
     events = EventSink(client, flags, lambda: context.settings.current, instance=context.identity)
     controllers = build_controllers(context, chosen, events.emit)
     try:
-        process = _Process(context, events, controllers, has_port=health)
+        process = _Process(context, events, controllers, health_port)
         await (_run_until_told(process) if heeds_signals else process.run())
     finally:
         await client.close()
@@ -148,32 +153,30 @@ class _Process:
         context: ControllerContext,
         events: EventSink,
         controllers: tuple[Controller, ...],
-        *,
-        has_port: bool,
+        health_port: socket.socket | None,
     ) -> None:
         self.is_stopping = False
         self._context = context
         self._events = events
         self._controllers = controllers
-        self._has_port = has_port
+        self._health_port = health_port
+        self._quarantine = build_quarantine_loop(context)
         period = parse_duration(context.flags.leader_election_retry_period) / NANOSECONDS
         self._retry_period = max(period, 0.1)
 
     async def run(self) -> None:
-        flags = self._context.flags
-        health = Health(flags)
-        with ExitStack() as stack:
-            bound = stack.enter_context(open_health_port(flags)) if self._has_port else None
-            async with asyncio.TaskGroup() as group:
-                if bound is not None:
-                    group.create_task(health.serve(bound))
-                group.create_task(self._context.run())
-                group.create_task(self._events.run())
-                await self._context.wait()
-                health.is_ready = True
-                log.info("controllers started", extra={"identity": self._context.identity})
-                for controller in self._controllers:
-                    group.create_task(self._run_controller(controller))
+        health = Health(self._context.flags)
+        async with asyncio.TaskGroup() as group:
+            if self._health_port is not None:
+                group.create_task(health.serve(self._health_port))
+            group.create_task(self._context.run())
+            group.create_task(self._events.run())
+            group.create_task(self._quarantine.run())
+            await self._context.wait()
+            health.is_ready = True
+            log.info("controllers started", extra={"identity": self._context.identity})
+            for controller in self._controllers:
+                group.create_task(self._run_controller(controller))
 
     async def _run_controller(self, controller: Controller) -> None:
         context = self._context

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -82,7 +82,12 @@ def parse_label_selector(text: str) -> MapTest:
 
     CompileError for what Kubernetes would refuse; an empty text takes everything.
     """
-    tests = tuple(_compile_requirement(each) for each in _parse_requirements(text))
+    # What is repeated counts once: a selector of 64 KB may repeat one requirement 30,000 times.
+    unique: dict[_Parts, MapTest] = {}
+    for parts in _parse_requirements(text):
+        if parts not in unique:
+            unique[parts] = _compile_requirement(_check_requirement(Requirement(*parts)))
+    tests = tuple(unique.values())
     if len(tests) == 1:
         return tests[0]
     return lambda found: all(test(found) for test in tests)
@@ -90,79 +95,78 @@ def parse_label_selector(text: str) -> MapTest:
 
 # re: linear - it fits wherever a character is left that is no space, and in one way only
 _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+)")
-_SYMBOLS = frozenset(("==", "!=", "=", "!", "(", ")", ",", "<", ">"))
+# What is no word; the end of a selector is an empty token.
+_SYMBOLS = frozenset(("==", "!=", "=", "!", "(", ")", ",", "<", ">", ""))
+_ENDS = frozenset((",", ""))
 _OPERATORS = {
     "=": "In", "==": "In", "in": "In", "!=": "NotIn", "notin": "NotIn", ">": "Gt", "<": "Lt",
 }  # fmt: skip
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+# The fields of a Requirement, hashed faster than one.
+_Parts: TypeAlias = tuple[str, str, tuple[str, ...]]
 
 
-class _Tokens:
-    """Words and symbols of a selector, one after the other; the end is an empty one."""
-
-    def __init__(self, text: str) -> None:
-        self._rest = iter(_TOKEN.findall(text.rstrip(" \t\r\n")))
-        self.next: str = next(self._rest, "")
-
-    def take(self) -> str:
-        """The token that was next."""
-        taken, self.next = self.next, next(self._rest, "")
-        return taken
-
-    def take_word(self) -> str:
-        """A word; an empty one where something else is next."""
-        return "" if self.next in _SYMBOLS else self.take()
-
-    def expect(self, symbol: str) -> None:
-        """Take this one, and refuse all others."""
-        if self.next != symbol:
-            shown = "".join(f" {each}" for each in (self.next, *islice(self._rest, 10)))
-            raise CompileError(
-                f"unable to parse requirement: expected {symbol!r} before {shown[1:200]!r}"
-            )
-        self.take()
-
-
-def _parse_requirements(text: str) -> Iterator[Requirement]:
-    tokens = _Tokens(text)
-    while tokens.next:
-        yield _check_requirement(_parse_requirement(tokens))
-        if tokens.next:
-            tokens.expect(",")
-            if not tokens.next:
+def _parse_requirements(text: str) -> Iterator[_Parts]:
+    tokens: list[str] = _TOKEN.findall(text.rstrip(" \t\r\n"))
+    tokens += ("", "")
+    at = 0
+    parts: _Parts
+    while tokens[at]:
+        if tokens[at + 1] in _ENDS and tokens[at] not in _SYMBOLS:
+            parts, at = (tokens[at], "Exists", ()), at + 1
+        else:
+            parts, at = _parse_requirement(tokens, at)
+        yield parts
+        if tokens[at]:
+            at = _expect(tokens, at, ",")
+            if not tokens[at]:
                 raise CompileError("unable to parse requirement: nothing follows the last comma")
 
 
-def _parse_requirement(tokens: _Tokens) -> Requirement:
-    if tokens.next == "!":
-        tokens.take()
-        return Requirement(tokens.take_word(), "DoesNotExist")
-    key = tokens.take_word()
-    if tokens.next in ("", ","):
-        return Requirement(key, "Exists")
-    sign = tokens.take()
+def _parse_requirement(tokens: list[str], at: int) -> tuple[_Parts, int]:
+    """The requirement that begins at a token, and where the next token is."""
+    if tokens[at] == "!":
+        key, at = _take_word(tokens, at + 1)
+        return (key, "DoesNotExist", ()), at
+    key, at = _take_word(tokens, at)
+    sign = tokens[at]
+    if sign in _ENDS:
+        return (key, "Exists", ()), at
     if sign not in ("in", "notin"):
-        return Requirement(key, _OPERATORS.get(sign, ""), (tokens.take_word(),))
-    tokens.expect("(")
-    values = [tokens.take_word()]
-    while tokens.next == ",":
-        tokens.take()
-        values.append(tokens.take_word())
-    tokens.expect(")")
-    return Requirement(key, _OPERATORS[sign], tuple(values))
+        value, at = _take_word(tokens, at + 1)
+        return (key, _OPERATORS.get(sign, ""), (value,)), at
+    value, at = _take_word(tokens, _expect(tokens, at + 1, "("))
+    values = [value]
+    while tokens[at] == ",":
+        value, at = _take_word(tokens, at + 1)
+        values.append(value)
+    return (key, _OPERATORS[sign], tuple(values)), _expect(tokens, at, ")")
+
+
+def _take_word(tokens: list[str], at: int) -> tuple[str, int]:
+    """A word and where the next token is; an empty one where something else is next."""
+    return ("", at) if tokens[at] in _SYMBOLS else (tokens[at], at + 1)
+
+
+def _expect(tokens: list[str], at: int, symbol: str) -> int:
+    """Where the token behind this symbol is; CompileError if another one is next."""
+    if tokens[at] != symbol:
+        shown = " ".join(tokens[at : at + 11]).rstrip()[:199]
+        raise CompileError(f"unable to parse requirement: expected {symbol!r} before {shown!r}")
+    return at + 1
 
 
 def _check_requirement(requirement: Requirement) -> Requirement:
-    checked, values = requirement, requirement.values
-    if not values and _KEY.fullmatch(requirement.key):
-        return requirement
+    key, values = requirement.key, requirement.values
     if requirement.operator in ("Gt", "Lt"):
         if not _INTEGER.fullmatch(values[0]):
             told = 'for ">" and "<" operators, the value must be an integer'
             raise CompileError(f"{told}: {values[0][:63]!r}")
-        checked = Requirement(requirement.key, "Exists")
-    if not _is_valid_requirement(checked):
-        shown = f"{requirement.key} {requirement.operator} [{', '.join(values)}]"[:200]
+        is_valid = bool(_KEY.fullmatch(key))
+    else:
+        is_valid = _is_valid_requirement(requirement)
+    if not is_valid:
+        shown = f"{key} {requirement.operator} [{', '.join(values)}]"[:200]
         raise CompileError(f"unable to parse requirement: {shown!r} is not valid")
     return requirement
 
@@ -186,7 +190,7 @@ def _is_valid_requirement(requirement: Requirement) -> bool:
     return (
         fits
         and bool(_KEY.fullmatch(requirement.key))
-        and all(map(_VALUE.fullmatch, requirement.values))
+        and all(map(_VALUE.fullmatch, set(requirement.values)))
     )
 
 
@@ -203,6 +207,8 @@ def _compile_requirement(requirement: Requirement) -> MapTest:
     key, operator = requirement.key, requirement.operator
     if operator == "Exists":
         return lambda labels: key in labels
+    if operator in ("Gt", "Lt"):
+        return partial(_compare, key, int(requirement.values[0]), operator)
     values = frozenset(requirement.values)
     match operator:
         case "In":
@@ -210,20 +216,15 @@ def _compile_requirement(requirement: Requirement) -> MapTest:
         case "NotIn":
             # A label that is not there is not one of the values either.
             return lambda labels: labels.get(key) not in values
-        case "DoesNotExist":
-            return lambda labels: key not in labels
         case _:
-            return _compile_order(key, operator, int(requirement.values[0]))
+            return lambda labels: key not in labels
 
 
-def _compile_order(key: str, operator: str, bound: int) -> MapTest:
-    def compare(labels: Mapping[str, str]) -> bool:
-        found = labels.get(key)
-        if not isinstance(found, str) or not _INTEGER.fullmatch(found):
-            return False
-        return int(found) > bound if operator == "Gt" else int(found) < bound
-
-    return compare
+def _compare(key: str, bound: int, operator: str, labels: Mapping[str, str]) -> bool:
+    found = labels.get(key)
+    if not isinstance(found, str) or not _INTEGER.fullmatch(found):
+        return False
+    return int(found) > bound if operator == "Gt" else int(found) < bound
 
 
 # --- field selectors, such as `metadata.name=a,spec.nodeName!=b`

@@ -56,7 +56,7 @@ class SignedMessage(msgspec.Struct, frozen=True):
 
 def read_jws(content: bytes) -> SignedMessage:
     """Read a JWS in the flattened JSON serialisation; ValueError where it is none."""
-    envelope = _read_object(content)
+    envelope = read_json_object(content)
     if "signatures" in envelope:
         raise ValueError("a JWS with several signatures")
     protected, payload = _read_text(envelope, "protected"), _read_text(envelope, "payload")
@@ -64,7 +64,7 @@ def read_jws(content: bytes) -> SignedMessage:
     if not isinstance(unprotected, dict):
         raise ValueError("header is not an object")
     return _assemble(
-        protected=_read_object(_decode_url(protected)),
+        protected=read_json_object(_decode_url(protected)),
         unprotected=unprotected,
         payload=_decode_url(payload),
         signed=f"{protected}.{payload}".encode(),
@@ -125,7 +125,8 @@ def _assemble(
 # --- JSON
 
 
-def _read_object(content: bytes) -> dict[str, Json]:
+def read_json_object(content: bytes) -> dict[str, Json]:
+    """A JSON object; ValueError for any other text."""
     value = orjson.loads(content)
     if not isinstance(value, dict):
         raise ValueError("expected a JSON object")

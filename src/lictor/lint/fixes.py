@@ -36,7 +36,7 @@ _WIDE = (b"\xff\xfe", b"\xfe\xff")
 # Checks whose suggestion is a guess at what was meant.
 _GUESSED_KEYS = frozenset(("unknown-field", "bad-context"))
 _GUESSED_WORDS = frozenset(
-    ("unknown-function", "unknown-variable", "unknown-resource", "bad-condition")
+    ("unknown-function", "unknown-variable", "unknown-resource", "bad-condition", "never-matches")
 )
 
 

@@ -201,6 +201,12 @@ def _check_kind(part: Field, limits: MatchLimits) -> Iterator[Finding]:
     elif limits.is_namespaced and is_cluster_wide(selector.group, kind):
         message = f"{kind} belongs to no namespace: a namespaced policy never sees one"
         yield flag("bad-scope", part.path, message)
+    elif builtin_names().knows_group(selector.group) and selector.group not in (
+        groups := known_kinds().get(kind, {selector.group: True})
+    ):
+        meant = "/".join(filter(None, (next(iter(groups)), selector.version, kind)))
+        message = f'the group "{selector.group}" has no kind {kind}'
+        yield flag("never-matches", part.path, message, meant)
 
 
 def _check_callers(each: Field, limits: MatchLimits) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from lictor.match.combine import (
     never,
     read_place,
     read_told,
+    remember,
     settle_all,
     settled,
     some,
@@ -152,6 +153,15 @@ _GUARDS = frozenset(
 def is_exempt(kind: GroupVersionKind) -> bool:
     """Tell whether Kubernetes' own policies never apply: else one could lock out its own repair."""
     return kind.group == "admissionregistration.k8s.io" and kind.kind in _GUARDS
+
+
+def spare_guards(select: Select) -> Select:
+    """The selection without the kinds of `is_exempt`, evaluated once for each class."""
+
+    def spared(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
+        return None if is_exempt(kind) else select(kind, subresource, operation)
+
+    return remember(spared)
 
 
 def compile_constraints(

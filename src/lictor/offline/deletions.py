@@ -27,7 +27,7 @@ JudgeDeletions: TypeAlias = Callable[[Request], tuple[Result, ...]]
 def compile_deletions(
     policies: LoadedPolicies,
     exceptions: Sequence[PolicyRecord],
-    lookups: OfflineLookups,
+    lookups: Lookups,
     given: GivenObjects,
 ) -> JudgeDeletions:
     """All policies that delete as one question."""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lictor.errors import UsageError
 from lictor.model.cel_policy import ImageValidatingSpec
 from lictor.model.metadata import PolicyRecord
-from lictor.model.policy import Policy, VerifyImages
+from lictor.model.policy import CelExpression, Policy, VerifyImages
 from lictor.model.result import Status
 from lictor.offline.explanations import Explainer, load_explained_policies
 from lictor.offline.lookups import GivenObjects
@@ -18,6 +18,10 @@ from lictor.raw import JsonObject
 from lictor.report.explanation import Explanation
 
 _REFUSALS = (Status.FAIL, Status.ERROR)
+# Where matchImageReferences leaves the image out, no validation has looked at it.
+_ABOUT_IMAGE = CelExpression(
+    expression="size(images.containers) > 0", message="the policy is not about this image"
+)
 
 
 class ImagePolicies(msgspec.Struct, frozen=True):
@@ -79,8 +83,13 @@ def conclude_policies(explanations: Sequence[Explanation]) -> tuple[bool, str]:
 def _keep_image_rules(policy: PolicyRecord, rule: str) -> Iterator[PolicyRecord]:
     """What of a policy verifies images. Someone must have: to let an image in proves nothing."""
     if isinstance(policy.spec, ImageValidatingSpec) and isinstance(policy, msgspec.Struct):
-        required = replace(policy.spec.validation_configurations, required=True)
-        yield replace(policy, spec=replace(policy.spec, validation_configurations=required))
+        spec = policy.spec
+        required = replace(spec.validation_configurations, required=True)
+        # With evaluation.mode JSON, a policy finds its images in its own fields only.
+        added = () if spec.evaluation.mode == "JSON" else (_ABOUT_IMAGE,)
+        validations = (*spec.validations, *added)
+        spec = replace(spec, validation_configurations=required, validations=validations)
+        yield replace(policy, spec=spec)
     elif isinstance(policy, Policy):
         rules = tuple(
             replace(each, verify_images=_require(each.verify_images))

@@ -5,11 +5,13 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
 
 from lictor.errors import LoadError, LookupFailedError
+from lictor.files import is_object_file, list_files, read_bytes
 from lictor.load.yaml import iter_documents
 from lictor.model.finding import FieldPath
 from lictor.model.request import GroupVersionKind, Request
@@ -164,6 +166,18 @@ def load_resources(content: bytes, path: str) -> Iterator[JsonObject]:
     """All resources of a text, one by one."""
     for span in find_documents(content):
         yield from parse_resources(content, span, path)
+
+
+def load_files(*paths: str | Path) -> tuple[JsonObject, ...]:
+    """Read the objects of files and folders, for `Engine.evaluate`; Lists are taken apart.
+
+    Raises LoadError for what cannot be read, and if there are no objects.
+    """
+    files = (file for path in paths for file in list_files(os.fspath(path), is_object_file))
+    found = tuple(each for file in files for each in load_resources(read_bytes(file), file))
+    if not found:
+        raise LoadError(f"no objects in {', '.join(map(str, paths))}")
+    return found
 
 
 # The documents that hold a word, in any case where it is not to be the same.

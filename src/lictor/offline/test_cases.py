@@ -22,7 +22,7 @@ from lictor.offline.input_files import (
     load_values_file,
     read_resource_texts,
 )
-from lictor.offline.lookups import GivenObjects
+from lictor.offline.lookups import GivenObjects, OfflineLookups
 from lictor.offline.policies import (
     LoadedPolicies,
     load_exceptions,
@@ -34,6 +34,7 @@ from lictor.offline.requests import GivenValues
 from lictor.offline.resources import Payload, load_payloads, load_resources
 from lictor.offline.responses import key_of
 from lictor.offline.sources import read_any, read_file, read_policies, resolve_path
+from lictor.ports import Lookups
 from lictor.raw import JsonObject
 
 Say = Callable[[str], None]
@@ -122,6 +123,8 @@ class CaseInputs(msgspec.Struct, frozen=True):
     exceptions: tuple[PolicyRecord, ...]
     # By the mode of the policies that judge them.
     payloads: Mapping[str, tuple[Payload, ...]] = {}
+    # Answers what policies look up, from the files of the test or from a cluster.
+    make_lookups: Callable[[GivenValues, GivenObjects], Lookups] = OfflineLookups
 
 
 class CaseReader:

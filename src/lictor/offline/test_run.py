@@ -12,7 +12,7 @@ from lictor.lang.assertion import compile_assertion
 from lictor.model.request import Request
 from lictor.model.result import Result, Status
 from lictor.offline.deletions import compile_deletions
-from lictor.offline.lookups import GivenObjects, OfflineLookups
+from lictor.offline.lookups import GivenObjects
 from lictor.offline.programs import compile_for_payloads, compile_given, report_guessed_names
 from lictor.offline.records import Check, TestResult
 from lictor.offline.requests import RequestFactory
@@ -183,7 +183,7 @@ def evaluate_inputs(inputs: CaseInputs) -> TestAnswers:
 
 def _judge_resources(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[TestedResponse]]]:
     policies, exceptions, given = inputs.policies, inputs.exceptions, inputs.given
-    lookups = OfflineLookups(inputs.values, given)
+    lookups = inputs.make_lookups(inputs.values, given)
     engine = Engine(compile_given(policies, exceptions, lookups, given))
     judge_deletions = compile_deletions(policies, exceptions, lookups, given)
     tested_policies = list_tested_policies((*policies.policies, *policies.listed_deletions))
@@ -200,7 +200,7 @@ def _judge_resources(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[Tes
 
 def _judge_payloads(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[TestedResponse]]]:
     policies, given = inputs.policies, inputs.given
-    lookups = OfflineLookups(inputs.values, given)
+    lookups = inputs.make_lookups(inputs.values, given)
     tested_policies = list_tested_policies(
         policy
         for policy in (*policies.policies, *policies.listed_deletions)

@@ -109,7 +109,8 @@ class CompiledModules:
     def _find(self, digest: str) -> list[tuple[Path, str]]:
         from lictor.lang.wasm.engine import settings_key
 
-        if self._folder is None:
+        # Whoever may write beside the folder may have put another in its place meanwhile.
+        if self._folder is None or not _is_own_folder(self._folder):
             return []
         found = []
         for path in self._folder.glob(f"{digest}-*.code"):
@@ -152,11 +153,18 @@ def _prepare_folder(folder: Path) -> bool:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
     except OSError as error:
         log.warning(
             "compiled modules are not kept", extra={"folder": str(folder), "why": str(error)}
         )
+        return False
+    return _is_own_folder(folder)
+
+
+def _is_own_folder(folder: Path) -> bool:
+    try:
+        found = folder.lstat()
+    except OSError:
         return False
     if not stat.S_ISDIR(found.st_mode) or not _is_ours(found):
         log.warning(

@@ -82,7 +82,9 @@ class TrustRoots:
             kept = self._kept.setdefault(key, _Root(mirror, root, namespace))
             self._kept.move_to_end(key)
             if len(self._kept) > _MOST_ROOTS:
-                self._kept.popitem(last=False)
+                # A policy of a namespace must not make us forget which version others' mirrors had.
+                mirrors = sorted(self._kept, key=lambda each: not each[2])
+                del self._kept[mirrors[0]]
             return kept
 
     def _refresh(self, kept: "_Root") -> bytes:

@@ -98,6 +98,8 @@ def _build_result(
         "locations": [_describe_location(resource, result, locate(result))],
         # The same finding in two runs, though lines have moved.
         "partialFingerprints": {"resource/v1": f"{name}:{resource}"},
+        # The level follows the severity of the policy; the status decides the exit code.
+        "properties": {"status": str(status)},
     }
 
 

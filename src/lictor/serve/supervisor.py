@@ -48,6 +48,8 @@ class SupervisedProcess(msgspec.Struct):
     probe: Probe | None = None
     # Without it the others are of no use: it ends last, and all end where it does.
     is_vital: bool = False
+    # Started again after a death by a signal, even if it is vital.
+    survives_signals: bool = False
     # Others need it to the end.
     ends_last: bool = False
     # How far it gives way to the others where cores are short, as nice(1) counts.
@@ -59,6 +61,14 @@ class SupervisedProcess(msgspec.Struct):
     failures: int = 0
     # Not before this moment.
     start_at: float = 0.0
+    # The exit code of the last process, negative for a signal.
+    code: int = 0
+
+    @property
+    def has_ended_all(self) -> bool:
+        """Must the others end because this one has?"""
+        is_restarted = self.survives_signals and self.code < 0
+        return self.is_vital and not self.pid and not is_restarted
 
 
 class Supervisor:
@@ -101,14 +111,16 @@ class Supervisor:
         while True:
             self._start_missing()
             info = signal.sigtimedwait(_WATCHED, _TICK)
-            received = self._received if info is None else info.si_signo
+            # After SIGSTOP and SIGCONT, CPython returns a record that is not filled in.
+            received = self._received or (info.si_signo if info else 0)
             if received in (signal.SIGTERM, signal.SIGINT):
                 # After Ctrl-C, clients get no time to connect to another replica.
                 return self._end(waits_for_clients=received == signal.SIGTERM)
             self._reap()
-            if any(process.is_vital and not process.pid for process in self._processes):
+            ended = next((each for each in self._processes if each.has_ended_all), None)
+            if ended is not None:
                 self._end()
-                return 1
+                return max(ended.code, 1)
             self._replace_hung()
             self._replace_grown(time.monotonic())
 
@@ -160,7 +172,7 @@ class Supervisor:
                 "lived": round(lived, 1),
             },
         )
-        process.pid = 0
+        process.pid, process.code = 0, code
         self._inherit(process)
         self._counters.count(RESTARTS, (process.name,))
         self._departed.write(self._counters.dump())

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import orjson
-
 from lictor.crypto.certificate_chain import name_certificate
 from lictor.crypto.code_signing import (
     check_chain,
@@ -21,7 +19,7 @@ from lictor.crypto.code_signing import (
 )
 from lictor.crypto.timestamp import TimestampAuthority, check_timestamp, wrap_token
 from lictor.errors import CorruptContentError, ImageNotFoundError, SignatureRefusedError
-from lictor.lang.signed_message import SignedMessage, read_cose, read_jws
+from lictor.lang.signed_message import SignedMessage, read_cose, read_json_object, read_jws
 from lictor.ports import ImageManifest, Registries
 from lictor.raw import Json, JsonObject
 from lictor.signatures.records import (
@@ -106,7 +104,7 @@ def _read_only_layer(manifest: ImageManifest) -> JsonObject | None:
 
 def _read_manifest(manifest: ImageManifest) -> JsonObject:
     try:
-        return _read_object(manifest.content)
+        return read_json_object(manifest.content)
     except ValueError:
         return {}
 
@@ -296,7 +294,7 @@ def _describe_signer(leaf: "x509.Certificate", stamped: datetime | None) -> Sign
 
 def _read_target(message: SignedMessage, image: SignedImage) -> JsonObject:
     try:
-        artifact = _read_object(message.payload).get("targetArtifact")
+        artifact = read_json_object(message.payload).get("targetArtifact")
     except ValueError as error:
         raise SignatureRefusedError(f"the payload cannot be read: {error}") from error
     if not isinstance(artifact, dict) or not isinstance(artifact.get("digest"), str):
@@ -311,13 +309,6 @@ def _read_annotations(artifact: JsonObject) -> JsonObject:
     if not isinstance(annotations, dict):
         raise SignatureRefusedError("the signed annotations are no map")
     return annotations
-
-
-def _read_object(content: bytes) -> JsonObject:
-    value = orjson.loads(content)
-    if not isinstance(value, dict):
-        raise ValueError("expected a JSON object")
-    return value
 
 
 # --- attestations: artifacts of some type that refer to the image and are signed themselves
@@ -383,6 +374,6 @@ def _read_payload(
         raise SignatureRefusedError(f"{referrer.digest} must have one layer of at most 16 MiB")
     content = registries.blob(referrer.repository, str(layer.get("digest", "")), location.access)
     try:
-        return _read_object(content)
+        return read_json_object(content)
     except ValueError as error:
         raise SignatureRefusedError(f"{referrer.digest} holds no JSON: {error}") from error

@@ -253,6 +253,7 @@ def test_a_queue_repeats_what_changed_meanwhile() -> None:
 
     async def run() -> None:
         queue: WorkQueue[str]
+        again = asyncio.Event()
 
         async def look(task: str) -> bool:
             looked.append(task)
@@ -260,14 +261,15 @@ def test_a_queue_repeats_what_changed_meanwhile() -> None:
                 queue.add(task)
                 queue.add(task)
                 await asyncio.sleep(0.01)
+            else:
+                again.set()
             return True
 
         queue = WorkQueue("things", look)
         queue.add("x")
         running = asyncio.create_task(queue.run())
         async with asyncio.timeout(60):
-            while len(looked) < 2:
-                await asyncio.sleep(0.01)
+            await again.wait()
         await asyncio.sleep(0.1)
         running.cancel()
 

@@ -2,10 +2,15 @@
 
 import asyncio
 import threading
+from http import HTTPStatus
 
+import orjson
+import pytest
 from embedded_site import CONFIG_MAPS, Site, run_on_site
 
 from lictor.apiserver import bodies
+from lictor.errors import RefusedRequestError
+from lictor.raw import Json
 
 
 def test_large_bodies_are_read_beside_the_event_loop() -> None:
@@ -39,3 +44,25 @@ def test_others_are_answered_while_yaml_is_read() -> None:
         assert answered > 3
 
     run_on_site(work)
+
+
+@pytest.mark.parametrize("media", [b"application/json", b"application/yaml"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"data": {f"a{number}": "" for number in range(50_000)}},
+        {"spec": {"containers": [{}] * 50_000}},
+        [[1] * 25_000] * 2,
+    ],
+)
+def test_bodies_of_too_many_items_are_refused(value: Json, media: bytes) -> None:
+    """Defaults, checks and owners of fields are worked out on the event loop, item by item."""
+    with pytest.raises(RefusedRequestError) as caught:
+        bodies.read_document(orjson.dumps(value), media)
+    assert caught.value.code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    assert "more than 50000 fields and list items" in caught.value.message
+
+
+def test_commas_in_a_text_are_no_items() -> None:
+    value = {"data": {"table.csv": "a,b\n" * 60_000}}
+    assert bodies.read_document(orjson.dumps(value), b"application/json") == value

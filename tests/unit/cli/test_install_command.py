@@ -62,6 +62,21 @@ def test_it_says_where_the_usual_image_comes_from(capsys, words, said):
     assert "make image" not in told.out
 
 
+def test_values_that_are_not_used_are_listed_together(capsys, tmp_path):
+    file = tmp_path / "values.yaml"
+    file.write_text(
+        "upgrade: {fromV2: false}\nadmissionController: {replicas: 2, replica: 3}\n"
+        "config: {resourceFilters: ['[Pod,{{ .Release.Namespace }},*]']}\n"
+    )
+    assert exit_codes.run(["install", "--skip-crds", "--values", str(file)]) == 0
+    told = capsys.readouterr()
+    assert "3 values are not used:\n  upgrade\n" in told.err
+    assert "admissionController.replica; did you mean admissionController.replicas?" in told.err
+    assert "config.resourceFilters: templates of Helm" in told.err
+    made = list(yaml.load_all(told.out, Loader=yaml.CSafeLoader))
+    assert find(made, "Deployment", "lictor-admission-controller")["spec"]["replicas"] == 2
+
+
 WRONG = [
     (["--flag", "enablePolicyExceptions=true"], "did you mean enablePolicyException?"),
     (["--flag", "webhookTimeout=soon"], "write a number"),
@@ -69,6 +84,7 @@ WRONG = [
     (["--flag", "kubeconfig=/a"], "cannot be set here"),
     (["--flag", "v"], "write NAME=VALUE"),
     (["--set-config", "webhook=a"], "did you mean webhooks?"),
+    (["--set", "replicaCount=3"], "--set replicaCount=3: this is an option of Helm"),
     (["--namespace", "default"], "choose one that is lictor's own"),
     (["--replicas", "many"], "many"),
     (["--apply", "--kubeconfig", "/nowhere/config"], "/nowhere/config"),

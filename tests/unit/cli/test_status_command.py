@@ -47,6 +47,13 @@ def test_status_for_people():
         assert part in text
 
 
+def test_long_reasons_are_cut_off():
+    policy = PolicyState("ClusterPolicy", "p", why="x" * 3000)
+    text = render_status(InstallationStatus((policy,), (), (), "", {}, ()))
+    assert max(map(len, text.splitlines())) < 250
+    assert "x ..." in text
+
+
 def test_status_of_nothing():
     text = render_status(EMPTY)
     assert "Policies: 0, 0 ready" in text

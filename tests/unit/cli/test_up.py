@@ -162,6 +162,49 @@ def test_refused_policies_are_told(tmp_path):
     assert "not in force" in told
 
 
+def test_a_cluster_whose_api_server_dies_ends_with_a_sentence(tmp_path):
+    with up(tmp_path, "--bare") as cluster:
+        (server,) = list_descendants(cluster.process.pid)
+        os.kill(server, signal.SIGKILL)
+        _, told = cluster.process.communicate(timeout=PATIENCE)
+    assert cluster.process.returncode == 1
+    assert told.splitlines()[-1] == "Error: the API server ended, so lictor up ended too"
+
+
+BINDING = """\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: binding}
+spec:
+  rules:
+  - name: bind
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    generate:
+      apiVersion: rbac.authorization.k8s.io/v1
+      kind: RoleBinding
+      name: view
+      namespace: "{{ request.object.metadata.name }}"
+      data:
+        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+"""
+
+
+def test_policies_that_need_more_rights(tmp_path):
+    for name in ("first", "second"):
+        text = BINDING.replace("name: binding", f"name: {name}")
+        (tmp_path / f"{name}.yaml").write_text(text)
+    files = [str(tmp_path / "first.yaml"), str(tmp_path / "second.yaml")]
+    data = f"--data={tmp_path / 'data'}"
+    with up(tmp_path, data, "--grant-all", "--policies", *files) as cluster:
+        assert "with 2 policies in force" in cluster.told
+    shutil.rmtree(tmp_path / "data")
+    with up(tmp_path, data, "--policies", *files) as cluster:
+        assert "with 0 of 2 policies in force" in cluster.told
+        cluster.process.send_signal(signal.SIGINT)
+        _, told = cluster.process.communicate(timeout=PATIENCE)
+    assert "--grant-all" in told
+
+
 def start(*words):
     """`lictor up` that ends by itself, as it cannot begin."""
     command = [sys.executable, "-m", "lictor", "up", "--port=0", *words]
@@ -413,3 +456,46 @@ def test_files_that_are_no_objects(capsys, tmp_path):
     (tmp_path / "list.yaml").write_text("- a\n")
     assert run(["up", f"--policies={tmp_path}", f"--kubeconfig={tmp_path / 'x'}"]) == 1
     assert "list.yaml:1: is no object of a cluster" in capsys.readouterr().err
+
+
+TEST = """\
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: t}
+policies: [policy.yaml]
+resources: [pod.yaml]
+results:
+- {policy: team, rule: known, kind: Pod, resources: [web], result: pass}
+"""
+TEAM = """\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: team}
+spec:
+  rules:
+  - name: known
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    context:
+    - name: teams
+      configMap: {name: teams, namespace: default}
+    validate:
+      message: the team is not known
+      deny:
+        conditions:
+          all:
+          - {key: "{{ request.object.metadata.labels.team }}", operator: NotEquals, value: "{{ teams.data.name }}"}
+"""
+
+
+def test_tests_look_up_the_cluster_of_a_kubeconfig(tmp_path, capsys):
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    pod = yaml.safe_dump(make_pod("web", team="red"))
+    for name, text in (("kyverno-test", TEST), ("policy", TEAM), ("pod", pod)):
+        (folder / f"{name}.yaml").write_text(text)
+    body = {"metadata": {"name": "teams", "namespace": "default"}, "data": {"name": "red"}}
+    with up(tmp_path, "--bare") as cluster:
+        cluster.ask(lambda client: client.create(CONFIG_MAPS, body))
+        assert run(["test", str(folder), f"--kubeconfig={cluster.kubeconfig}"]) == 0
+    assert run(["test", str(folder)]) == 1
+    assert "1 tests failed" in capsys.readouterr().out

@@ -338,3 +338,29 @@ def _read_all(terminal: int) -> bytes:
         shown += part
     os.close(terminal)
     return shown
+
+
+REGO = "package shop.team\n\nmain := {}\n"
+# A stand-in for opa: puts a module into a bundle where it is told to.
+OPA = """#!/bin/sh
+[ "$1 $2 $3 $4 $5 $6" = "build -t wasm -e shop/team/main -o" ] || exit 1
+tar -czf "$7" -P --transform 's,.*,/policy.wasm,' "$MODULE"
+"""
+
+
+def test_rego_is_compiled_by_opa(lictor, tmp_path, monkeypatch):
+    (tmp_path / "policy.rego").write_text(REGO)
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    code, _, told = lictor("run", "policy.rego", "-r", "request.json")
+    assert code == 1
+    assert "`opa build -t wasm -e shop/team/main -o bundle.tar.gz policy.rego`" in told
+    (tmp_path / "opa").write_text(OPA)
+    (tmp_path / "opa").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("MODULE", str(tmp_path / "reject.wasm"))
+    annotated = ask(lictor, "policy.rego", "-r", "request.json", "-e", "kubewarden-wapc")
+    assert annotated["allowed"] is False
+    (tmp_path / "other.rego").write_text("package other\n")
+    code, _, told = lictor("run", "other.rego", "-r", "request.json")
+    assert code == 1
+    assert "opa build failed" in told

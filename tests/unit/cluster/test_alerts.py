@@ -10,13 +10,14 @@ import msgspec
 import pytest
 import yaml
 
-from lictor.cluster.manifests.monitoring import ALERTS, build_rule_groups
+from lictor.cluster.manifests.monitoring import build_rule_groups, render_dashboard_file
 from lictor.cluster.metrics import METRICS
+from lictor.families.registry import registry
 
 ROOT = Path(__file__).parents[3]
 PROMTOOL = shutil.which("promtool")
 RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
-NAMES = [alert.name for group in ALERTS.values() for alert in group]
+NAMES = [rule["alert"] for group in build_rule_groups() for rule in group["rules"]]
 SELECTOR = 'namespace="lictor"'
 
 
@@ -206,9 +207,14 @@ def test_alerts_ask_for_metrics_that_there_are() -> None:
     assert found - known == set()
 
 
-def test_an_address_of_runbooks_is_linked() -> None:
-    (rule, *_) = build_rule_groups(runbooks="https://docs.example/runbooks.html")[0]["rules"]
-    assert rule["annotations"]["runbook_url"] == "https://docs.example/runbooks.html#lictorabsent"
+def test_every_kind_of_policy_with_a_metric_has_alerts_and_panels() -> None:
+    """The files name these metrics one by one."""
+    alerts = yaml.safe_dump(build_rule_groups(), width=10_000)
+    kinds = [kind for kind in registry().kinds if kind.duration_metric and not kind.namespaced]
+    assert kinds
+    for kind in kinds:
+        assert f"{kind.duration_metric}_count" in alerts
+        assert kind.duration_metric in render_dashboard_file()
 
 
 def test_the_files_in_the_repository_are_up_to_date() -> None:

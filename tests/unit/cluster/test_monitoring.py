@@ -7,9 +7,12 @@ import re
 import pytest
 
 from lictor.cluster.manifests.build import _build_filler, build_manifests
-from lictor.cluster.manifests.dashboard import build_dashboard
 from lictor.cluster.manifests.installation import TEMPLATE, Installation, choose_values
-from lictor.cluster.manifests.monitoring import DASHBOARD_FILE, build_monitoring
+from lictor.cluster.manifests.monitoring import (
+    DASHBOARD_FILE,
+    build_monitoring,
+    render_dashboard_file,
+)
 from lictor.cluster.manifests.placeholders import fill
 from lictor.cluster.manifests.values import CONTROLLERS, merge_values, name_controller
 from lictor.cluster.metrics import METRICS, MetricType
@@ -78,7 +81,7 @@ def test_objects_have_the_labels_that_operators_look_for() -> None:
         # Ours win: `uninstall` finds objects by them.
         assert labels["app.kubernetes.io/managed-by"] == "lictor"
     assert dashboards[0]["metadata"]["labels"]["grafana_dashboard"] == "1"
-    assert json.loads(dashboards[0]["data"][DASHBOARD_FILE]) == build_dashboard()
+    assert dashboards[0]["data"][DASHBOARD_FILE] == render_dashboard_file()
 
 
 def test_alerts_are_about_one_installation() -> None:
@@ -94,7 +97,7 @@ def test_nothing_is_made_unless_asked_for() -> None:
 
 
 def test_panels_do_not_lie_on_each_other() -> None:
-    panels = build_dashboard()["panels"]
+    panels = json.loads(render_dashboard_file())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     for one, other in itertools.combinations([panel["gridPos"] for panel in panels], 2):
         beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
@@ -114,7 +117,11 @@ def test_panels_ask_for_metrics_and_labels_that_there_are() -> None:
         for metric in METRICS.values()
         for end in ends[metric.type]
     }
-    targets = [t for panel in build_dashboard()["panels"] for t in panel.get("targets", ())]
+    targets = [
+        t
+        for panel in json.loads(render_dashboard_file())["panels"]
+        for t in panel.get("targets", ())
+    ]
     for target in targets:
         names = re.findall(r"\b((?:kyverno|lictor)_[a-z_]+)\{([^}]*)\}", target["expr"])
         assert names

@@ -11,10 +11,12 @@ from lictor.cluster.compile_trial import Trials
 from lictor.cluster.discovery import Collection
 from lictor.cluster.helper_lane import Limits
 from lictor.cluster.resource import find_resource
+from lictor.control.cleanup import schedule
 from lictor.control.cleanup.run import READY, read_status
 from lictor.control.cleanup.schedule import CleanupScheduler
-from lictor.control.cleanup.sweep import SweepContext
+from lictor.control.cleanup.sweep import SweepContext, identify_cleanup
 from lictor.errors import UnreachableError
+from lictor.evaluations import QUARANTINED, EvaluationLedger
 from lictor.families.registry import registry
 from lictor.ports import NoLookups
 
@@ -254,6 +256,27 @@ def test_policies_that_cannot_be_used_say_why_once():
             assert len(office.events) == 3
             assert {str(event.reason) for event in office.events} == {"PolicyError"}
             assert office.api.sweeps == []
+
+    asyncio.run(scenario())
+
+
+def test_a_policy_that_ended_a_process_does_not_run_until_it_changes(monkeypatch):
+    ledger = EvaluationLedger()
+    monkeypatch.setattr(schedule, "EVALUATIONS", ledger)
+
+    async def scenario():
+        office = Office()
+        office.put("minutely")
+        metadata = office.api.read(CLUSTER_CLEANUP_POLICY, "minutely")["metadata"]
+        async with office.open():
+            ledger.add(identify_cleanup(metadata["uid"], metadata.get("generation") or 0))
+            await office.pass_time(minutes=2)
+            assert office.api.sweeps == []
+            assert office.status("minutely").find("Ready")["message"] == QUARANTINED
+            assert [event.message for event in office.events] == [QUARANTINED]
+            office.api.read(CLUSTER_CLEANUP_POLICY, "minutely")["metadata"]["generation"] = 7
+            await office.pass_time(minutes=2)
+            assert office.api.sweeps == ["pods"]
 
     asyncio.run(scenario())
 

@@ -312,3 +312,23 @@ async def _is_newer(version):
 )
 def test_in_the_second_of_the_policy_versions_decide(version, expected):
     assert asyncio.run(_is_newer(version)) is expected
+
+
+def test_what_a_rule_makes_does_not_trigger_it_again():
+    policy = make_policy(**DATA, name="{{request.object.metadata.name}}-y", namespace="default")
+    policy["spec"]["rules"][0]["match"]["any"][0]["resources"]["kinds"] = ["Namespace", "Config*"]
+    site = Site(policy)
+    site.add_namespace("a")
+
+    async def work(site):
+        await site.ask("a")
+        rule = site.book.find(site.unit("a"))
+        made = {"apiVersion": "v1", "kind": "ConfigMap", **site.made("default", "a-y")}
+        assert not await site.generation.makes(rule, made)
+        assert not await site.generation.is_wanted(rule, made)
+        # Labels that any user can copy prove nothing.
+        forged = {**made, "metadata": {**made["metadata"], "name": "b"}}
+        assert await site.generation.makes(rule, forged)
+        assert await site.generation.is_wanted(rule, forged)
+
+    run(site, work)

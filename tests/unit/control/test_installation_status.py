@@ -15,6 +15,10 @@ from lictor.families.registry import registry
 CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))
 
 
+OWN = {"webhook.kyverno.io/managed-by": "kyverno"}
+KUBEWARDEN = {"app.kubernetes.io/part-of": "kubewarden"}
+
+
 class Api:
     """Objects by kind; a kind without objects is not served."""
 
@@ -24,7 +28,11 @@ class Api:
     async def list(self, resource, namespace="", *, labels=""):
         if resource not in self.objects and resource is not kinds.LEASE:
             raise NotFoundError("not served", status=404)
-        return self.objects.get(resource, [])
+        wanted = dict([labels.split("=")]) if labels else {}
+        found = self.objects.get(resource, [])
+        return [
+            each for each in found if wanted.items() <= each["metadata"].get("labels", {}).items()
+        ]
 
     async def list_pages(self, resource, *_, **__):
         yield {"metadata": {}, "items": await self.list(resource)}
@@ -62,6 +70,11 @@ def make_report(namespace, *results):
             False,
             "RBACFailed",
         ),
+        (
+            {"conditions": [{"status": "False", "message": "same"}] * 2},
+            False,
+            "same",
+        ),
     ],
 )
 def test_readiness_of_policies(status, ready, why):
@@ -73,16 +86,23 @@ def test_readiness_of_policies(status, ready, why):
 def make_cluster():
     note = {"lictor.io/scan": json.dumps({"kinds": 3, "judged": 7, "finishedAt": "now"})}
     stamp = {"kyverno.io/last-request-time": "2026-01-01T00:00:01Z"}
+    gone = make_lease("m0", "pod-gone", {"lictor.io/member-of": "reports"}, note)
+    gone["spec"]["leaseDurationSeconds"] = 12
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     return {
         kinds.LEASE: [
             make_lease("lictor", "pod-a"),
             make_lease("lictor-health", "", annotations=stamp),
             make_lease("m1", "pod-b", {"lictor.io/member-of": "reports"}, note),
+            gone,
             make_lease("m2", "pod-c", {"lictor.io/member-of": "reports"}, {"lictor.io/scan": "?"}),
         ],
         CLUSTER_POLICY: [{"metadata": {"name": "p"}, "status": ready}],
-        kinds.VALIDATING_WEBHOOK: [{"metadata": {"name": "w"}, "webhooks": [{}, {}]}],
+        kinds.VALIDATING_WEBHOOK: [
+            {"metadata": {"name": "w", "labels": OWN}, "webhooks": [{}, {}]},
+            {"metadata": {"name": "clusterwide-k", "labels": KUBEWARDEN}, "webhooks": [{}]},
+            {"metadata": {"name": "other"}, "webhooks": [{}]},
+        ],
         kinds.MUTATING_WEBHOOK: [],
         kinds.UPDATE_REQUEST: [
             {"metadata": {"name": "u1"}, "status": {"state": "Failed"}},
@@ -98,7 +118,7 @@ def make_cluster():
 
 def test_everything_is_read():
     found = asyncio.run(read_installation(Api(make_cluster()), Names(), top=1))
-    assert [(w.name, w.webhooks) for w in found.webhooks] == [("w", 2)]
+    assert [(w.name, w.webhooks) for w in found.webhooks] == [("w", 2), ("clusterwide-k", 1)]
     assert [(each.controller, each.holder) for each in found.leaders] == [("admission", "pod-a")]
     assert found.heartbeat == "2026-01-01T00:00:01Z"
     assert found.queues == {"ephemeralReports": 1, "updateRequests": 2, "failedUpdateRequests": 1}

@@ -29,6 +29,7 @@ from lictor.control.policy_servers.rollout import POD, OwnServer
 from lictor.control.policy_servers.webhooks import let_go_of_policies
 from lictor.control.webhooks.draft import WebhookEndpoint
 from lictor.errors import ApiError
+from lictor.evaluations import QUARANTINED
 from lictor.families.kubewarden.entries import digest_document
 from lictor.families.registry import registry
 from lictor.load.policies import load_documents
@@ -150,10 +151,11 @@ class Scene:
         self.is_healthy = True
         self.again = 0
         self.pages = {}
+        self.events = []
         self.client.seed(CLUSTER_ROLE, {"metadata": {"name": NAMES.owner_role, "uid": "role"}})
         endpoint = WebhookEndpoint("Q0E=", PLACE, NAMES.service)
         own = OwnServer(self.store, lambda: endpoint, lambda: self.is_healthy)
-        self.reconciler = PolicyServerReconciler(self, own, spread=0)
+        self.reconciler = PolicyServerReconciler(self, own, self.events.append, spread=0)
         self.reconciler.look_again = self.count
 
     def count(self):
@@ -437,6 +439,15 @@ def test_a_policy_that_cannot_be_loaded_says_why(hot, state):
     hot.again = 0
     hot.run_with_pages()
     assert bool(hot.again) is (state == "pending")
+
+
+def test_a_policy_that_ended_a_process_is_named_in_one_event(hot):
+    hot.play_pod("one", "127.0.0.2", hot.describe("failed", QUARANTINED))
+    for _ in range(2):
+        hot.run_with_pages()
+    assert QUARANTINED in hot.condition("PolicyActive")["message"]
+    [event] = hot.events
+    assert (event.reason, event.message, event.about.name) == ("PolicyError", QUARANTINED, "a")
 
 
 def test_a_policy_that_breaks_goes_on_refusing_and_is_not_called_active(hot):

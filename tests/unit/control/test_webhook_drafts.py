@@ -120,15 +120,39 @@ def test_a_policy_of_a_namespace_reaches_no_further():
         ("apps/v1/*", [("apps", "*", "*")]),
         # The API server knows no such wildcard.
         ("app?/v1/*", [("apps", "deployments,replicasets", "Namespaced")]),
-        # Its definition may come later: the first object must not pass before the rules follow.
-        ("Widget", [("*", "widget,widgetes,widgeties,widgets", "*")]),
-        ("example.com/v1/Widget", [("example.com", "widget,widgetes,widgeties,widgets", "*")]),
         ("Widget?", None),
     ],
 )
 def test_kinds(kind, rules):
     drafts = draft(classic("a", [kind]))
     assert [show_rules(each) for each in drafts] == ([] if rules is None else [rules])
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules", "test"),
+    [
+        ("Widget", ("*", "*", "*"), 'request.kind.kind == "Widget"'),
+        (
+            "example.com/v1/Widget",
+            ("example.com", "*", "*"),
+            '(request.kind.kind == "Widget" && request.resource.group == "example.com")',
+        ),
+        (
+            "Widget/scale",
+            ("*", "*/scale", "*"),
+            '(has(request.subResource) && request.subResource == "scale")',
+        ),
+    ],
+)
+def test_kinds_that_are_not_served_yet(kind, rules, test):
+    """Their resources may have any name; the first object must not pass before rules follow."""
+    shared, other = draft(classic("a", ["ConfigMap", kind]))
+    assert (shared.path, shared.rules[0]["resources"]) == (other.path, ["configmaps"])
+    resources = rules[1] if "/" in rules[1] else f"{rules[1]},pods/ephemeralcontainers"
+    expected = resources if rules[0] == "*" else rules[1]
+    assert show_rules(other) == [(rules[0], expected, rules[2])]
+    assert other.name == f"{shared.name}-unserved"
+    assert other.conditions[0] == {"name": "only-kinds-not-served-yet", "expression": test}
 
 
 @pytest.mark.parametrize(

@@ -304,16 +304,18 @@ def test_a_kind_that_comes_later():
     async def scene(place, keeper):
         place.store.policies = (classic("a", ["Widget"]),)
         await keeper.reconcile()
-        guessed = place.read()["webhooks"][0]["rules"][0]
-        assert guessed["apiGroups"] == ["*"]
-        assert "widgets" in guessed["resources"]
+        (webhook,) = place.read()["webhooks"]
+        assert webhook["rules"][0]["apiGroups"] == ["*"]
+        assert "Widget" in webhook["matchConditions"][0]["expression"]
         assert keeper._timer is not None
         widget = type(SERVED[0])("example.com", "v1", "widgets", "", "Widget", namespaced=True)
         place.client.served.append(widget)
         for listener in place.store.caches[0].listeners:
             listener(None)
         await keeper.reconcile()
-        assert place.read()["webhooks"][0]["rules"][0]["resources"] == ["widgets"]
+        (webhook,) = place.read()["webhooks"]
+        assert webhook["rules"][0]["resources"] == ["widgets"]
+        assert "matchConditions" not in webhook
         assert keeper._timer is None
 
     play(scene)

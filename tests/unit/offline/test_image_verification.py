@@ -278,6 +278,14 @@ def test_a_policy_that_verifies_nothing_does_not_accept(site: Site, text: str) -
     assert any("unverified image" in line for line in render_verification(told))
 
 
+def test_a_policy_in_cel_about_other_images_proves_nothing(site: Site) -> None:
+    text = _NOTHING["expressions that verify nothing"]
+    references = "  matchImageReferences: [{glob: 'registry.test/other*'}]\n"
+    told = site.verify(Demand(), site.write("other.yaml", text + references))
+    assert (told.is_verified, told.summary) == (False, "refused by idle")
+    assert any("is not about this image" in line for line in render_verification(told))
+
+
 @pytest.mark.parametrize("rule", ["other", "absent"])
 def test_only_rules_that_verify_images_can_be_asked(site: Site, rule: str) -> None:
     with pytest.raises(UsageError, match="verifies images"):

@@ -83,6 +83,22 @@ def test_a_link_in_the_place_of_the_folder_is_not_used(tmp_path, engine) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_folder_that_takes_the_place_of_ours_is_not_used(tmp_path, engine) -> None:
+    """Whoever may write beside the folder gives a module the machine code of another of ours."""
+    compiler, folder = Compiler(engine), tmp_path / "compiled"
+    modules = CompiledModules(folder, engine, compiler)
+    assert run(modules.load(MODULE)) == 1
+    assert run(modules.load(OTHER)) == 2
+    digests = [hashlib.sha256(content).hexdigest() for content in (MODULE, OTHER)]
+    (code,) = folder.glob(f"{digests[1]}-*.code")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.link(code, theirs / code.name.replace(digests[1], digests[0]))
+    folder.rename(tmp_path / "away")
+    folder.symlink_to(theirs)
+    assert run(modules.load(MODULE)) == 1
+
+
 @pytest.mark.parametrize("what", ["folder", "file"])
 def test_what_belongs_to_others_is_not_run(tmp_path, engine, what) -> None:
     compiler, folder = Compiler(engine), tmp_path / "compiled"

@@ -174,6 +174,35 @@ def test_a_repository_cannot_go_back(repository, mirror):
         roots.get(MIRROR, repository.root)
 
 
+def test_many_mirrors_of_a_namespace_do_not_let_another_go_back(repository, mirror):
+    clock = Clock()
+    roots = TrustRoots(mirror, clock=clock)
+    old = dict(repository.files)
+    repository.publish(b'{"new": 1}', version=5)
+    assert roots.get(MIRROR, repository.root) == b'{"new": 1}'
+    for number in range(100):
+        with pytest.raises(LookupFailedError):
+            roots.get(f"https://{number}.test", repository.root, "red")
+    assert len(roots._kept) <= 32
+    mirror.files = old
+    clock.hours = 25
+    with pytest.raises(LookupFailedError, match="cannot be trusted"):
+        roots.get(MIRROR, repository.root)
+
+
+def test_after_a_restart_a_mirror_goes_back_no_further_than_its_metadata_lasts(repository, mirror):
+    """Versions are kept in memory: what a new process believes must not have expired."""
+    old = dict(repository.files)
+    repository.publish(b'{"new": 1}', version=5)
+    assert TrustRoots(mirror).get(MIRROR, repository.root) == b'{"new": 1}'
+    mirror.files = old
+    assert TrustRoots(mirror).get(MIRROR, repository.root) == CONTENT
+    repository.publish(CONTENT, version=1, expires=datetime.now(UTC) - timedelta(days=1))
+    mirror.files = repository.files
+    with pytest.raises(LookupFailedError, match="expired"):
+        TrustRoots(mirror).get(MIRROR, repository.root)
+
+
 def test_keys_of_a_repository_may_change_and_stay_changed():
     repository = Repository(is_consistent=True)
     mirror, clock = Mirror(repository.files), Clock()

@@ -1,5 +1,6 @@
 """The GitHub Action: what its steps are, and that what pull requests say stays text."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -86,3 +87,13 @@ def test_texts_of_others_are_no_markdown() -> None:
 def test_a_long_list_is_cut_in_the_open() -> None:
     marks = [run_action.Mark("error", "f", 1, "r", "o", "t")] * (run_action.MOST_ROWS + 5)
     assert "5 more stand in the report" in run_action.render_summary("apply", 1, marks)
+
+
+@pytest.mark.parametrize(
+    ("status", "level", "mark"),
+    [("fail", "note", "error"), ("error", "warning", "error"), ("warn", "warning", "warning")],
+)
+def test_what_fails_the_job_is_marked_as_an_error(status: str, level: str, mark: str) -> None:
+    result = {"level": level, "message": {"text": "x"}, "properties": {"status": status}}
+    (found,) = run_action.read_marks(json.dumps({"runs": [{"results": [result]}]}))
+    assert found.level == mark

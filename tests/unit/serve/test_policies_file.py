@@ -1,9 +1,14 @@
 """What `policies.yml` may say, and what keeps a server from taking it."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from lictor.errors import LoadError
 from lictor.families.kubewarden.entries import GroupEntry, PolicyEntry, PolicyMode
+from lictor.serve.policy_server.environment import refuse_missing_cluster
+from lictor.serve.policy_server.options import PolicyServerOptions
 from lictor.serve.policy_server.policies_file import load_policies_file
 
 _GROUP = "g: {policies: {m: {module: a}}, expression: m(), message: no}"
@@ -69,3 +74,18 @@ def test_what_is_refused(text: str, told: str) -> None:
 def test_of_a_name_that_stands_twice_the_last_counts() -> None:
     found = load_policies_file("a: {module: x}\na: {module: y}", "policies.yml")
     assert found == {"a": PolicyEntry(module="y")}
+
+
+@pytest.mark.parametrize("is_needed", [False, True])
+def test_a_cluster_is_needed_by_policies_that_read_it(tmp_path: Path, *, is_needed: bool) -> None:
+    file = tmp_path / "policies.yml"
+    entry: dict[str, object] = {"module": "registry://example/a:v1"}
+    if is_needed:
+        entry["contextAwareResources"] = [{"apiVersion": "v1", "kind": "Namespace"}]
+    file.write_text(json.dumps({"a": entry}))
+    options = PolicyServerOptions(policies=file)
+    if is_needed:
+        with pytest.raises(LoadError, match="no cluster to ask"):
+            refuse_missing_cluster(options, "")
+    else:
+        refuse_missing_cluster(options, "")

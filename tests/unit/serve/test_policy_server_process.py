@@ -1,5 +1,8 @@
 """A policy server while it runs: files that change, certificates, metrics, and processes that die."""
 
+import contextlib
+import ctypes
+import http.client
 import os
 import signal
 import socket
@@ -321,3 +324,51 @@ def _read_page(server: PolicyServerProcess) -> Any:
 
 def _read_states(server: PolicyServerProcess) -> Any:
     return _read_page(server)["policies"]
+
+
+def test_a_policy_that_ends_a_process_is_refused_until_it_changes(tmp_path: Path) -> None:
+    loop, accept = write_guest(tmp_path, "loop"), write_guest(tmp_path, "accept")
+    policies = {"a": {"module": loop, "policyMode": "monitor"}, "b": {"module": accept}}
+    flags = ("--policy-timeout", "60", "--workers", "2")
+    with PolicyServerProcess(tmp_path, policies, *flags) as server:
+        with futures.ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(_ask_until_died, server)
+            server.wait_until(lambda: _kill_the_busy(server) or asked.done())
+            server.wait_until(asked.done)
+        # Every process refuses it, also as a policy that only monitors; the others go on.
+        for _ in range(8):
+            answer = server.ask("a")
+            assert answer["allowed"] is False
+            assert "a process died while it evaluated the policy" in answer["status"]["message"]
+        server.wait_until(lambda: _knows(server, "b"))
+        server.wait_until(lambda: "a process died" in str(_read_page(server)))
+        server.write({**policies, "a": {"module": accept}})
+        server.wait_until(lambda: _knows(server, "a"))
+
+
+def _ask_until_died(server: PolicyServerProcess) -> None:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        server.ask("a")
+
+
+def _kill_the_busy(server: PolicyServerProcess) -> bool:
+    """Send SIGSEGV to a thread that computes all the time, as native code does; is there one?"""
+    before = _read_ticks(server)
+    time.sleep(0.3)
+    after = _read_ticks(server)
+    for pid, thread in before.keys() & after.keys():
+        if pid != thread and after[pid, thread] > before[pid, thread] + 10:
+            assert ctypes.CDLL(None).tgkill(pid, thread, signal.SIGSEGV) == 0
+            return True
+    return False
+
+
+def _read_ticks(server: PolicyServerProcess) -> dict[tuple[int, int], int]:
+    """How long each thread has computed, by process and thread."""
+    found = {}
+    for pid in list_workers(server):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                fields = (task / "stat").read_text().rpartition(")")[2].split()
+                found[pid, int(task.name)] = int(fields[11])
+    return found

@@ -141,6 +141,66 @@ def test_a_process_that_ends_otherwise_blames_nobody():
     assert ledger.count == 0
 
 
+def test_the_controllers_alone_are_restarted_after_a_signal_and_end_with_their_code():
+    program = make_program("control", die)
+    deaths = ProcessSlot(4096)
+
+    def live(_: ProcessSlot) -> None:
+        deaths.write(deaths.read() + b".")
+        if not EVALUATIONS.holds(program.identity):
+            evaluate(program)
+        raise SystemExit(3)
+
+    parent = os.fork()
+    if parent == 0:
+        child = SupervisedProcess(
+            "control", live, ProcessSlot(65536), is_vital=True, survives_signals=True
+        )
+        os._exit(Supervisor([child], ProcessSlot(65536), grace=5.0).run())
+    _, status = os.waitpid(parent, 0)
+    assert os.waitstatus_to_exitcode(status) == 3
+    assert deaths.read() == b".."
+    assert EVALUATIONS.holds(program.identity)
+
+
+def test_a_supervisor_that_was_stopped_for_a_while_goes_on():
+    beats = ProcessSlot(65536)
+
+    def live(slot: ProcessSlot) -> None:
+        while True:
+            beats.beat()
+            time.sleep(0.02)
+
+    parent = os.fork()
+    if parent == 0:
+        child = SupervisedProcess("child", live, ProcessSlot(65536))
+        os._exit(Supervisor([child], ProcessSlot(65536), grace=5.0).run())
+    deadline = time.monotonic() + PATIENCE
+    while not beats.last_beat:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(parent, signal.SIGSTOP)
+    os.waitpid(parent, os.WUNTRACED)
+    # Longer than one of its turns.
+    time.sleep(0.6)
+    os.kill(parent, signal.SIGCONT)
+    time.sleep(0.6)
+    assert os.waitpid(parent, os.WNOHANG) == (0, 0)
+    os.kill(parent, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1]) == 0
+
+
+def test_threads_that_have_ended_leave_their_places_to_others():
+    ledger = EvaluationLedger()
+    for _ in range(5000):
+        thread = threading.Thread(target=ledger.begin, args=(b"t" * 16,))
+        thread.start()
+        thread.join()
+    ledger.begin(b"m" * 16)
+    assert ledger.settle(os.getpid(), -signal.SIGSEGV, b"")
+    assert ledger.holds(b"m" * 16)
+
+
 class NoTrials:
     async def try_policies(self, jobs: Sequence[Job]) -> list[TrialResult]:
         return [TrialResult() for _ in jobs]
@@ -180,6 +240,9 @@ def test_a_quarantined_policy_answers_with_an_error_until_it_changes():
     # Everyone who has compiled it before takes notice.
     asyncio.run(prepare("1"))
     assert compiler.made["quarantined"].reason == QUARANTINED
+    assert judge() == (Status.ERROR, QUARANTINED)
+    # Names of kinds have changed, which each process counts by itself.
+    asyncio.run(prepare("1;1"))
     assert judge() == (Status.ERROR, QUARANTINED)
     asyncio.run(prepare("2"))
     assert judge()[0] is Status.PASS

@@ -178,6 +178,10 @@ async def _serve_and_ask(live: LiveCertificate, method: str, shown: Path | None)
         ("POST", "", 401),
         ("POST", "stranger", 0),
         ("POST", "friend", 200),
+        ("POST", "expired", 0),
+        ("POST", "not yet valid", 0),
+        ("POST", "for servers", 0),
+        ("POST", "signed by itself", 0),
         ("GET", "", 200),
     ],
 )
@@ -185,8 +189,17 @@ def test_reviews_come_from_clients_that_are_known(
     tmp_path: Path, method: str, who: str, status: int
 ) -> None:
     authority = _make_authority("clients")
-    signers = {"friend": authority, "stranger": _make_authority("clients")}
-    shown = _client_file(tmp_path, signers[who]) if who else None
+    stranger = _make_authority("clients")
+    files = {
+        "": lambda: None,
+        "friend": lambda: _client_file(tmp_path, authority),
+        "stranger": lambda: _client_file(tmp_path, stranger),
+        "expired": lambda: _client_file(tmp_path, authority, hours=-2),
+        "not yet valid": lambda: _client_file(tmp_path, authority, hours=2),
+        "for servers": lambda: _client_file(tmp_path, authority, usage="SERVER_AUTH"),
+        "signed by itself": lambda: _client_file(tmp_path, None),
+    }
+    shown = files[who]()
     server_file = _sign(_make_authority("server"), tmp_path / "server.pem")
     text = server_file.read_bytes()
     live = LiveCertificate(write_certificates((authority.certificate,)))
@@ -194,7 +207,9 @@ def test_reviews_come_from_clients_that_are_known(
     assert asyncio.run(_serve_and_ask(live, method, shown)) == status
 
 
-def _client_file(folder: Path, authority: KeyPair) -> Path:
+def _client_file(
+    folder: Path, authority: KeyPair | None, *, hours: int = 0, usage: str = "CLIENT_AUTH"
+) -> Path:
     """A client's certificate: our own `keys` makes those of servers only."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -202,17 +217,19 @@ def _client_file(folder: Path, authority: KeyPair) -> Path:
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
-    now = datetime.now(UTC)
+    now = datetime.now(UTC) + timedelta(hours=hours)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "api-server")])
+    purpose = getattr(ExtendedKeyUsageOID, usage)
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "api-server")]))
-        .issuer_name(authority.certificate.subject)
+        .subject_name(name)
+        .issuer_name(authority.certificate.subject if authority else name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(minutes=5))
         .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-        .sign(authority.key, hashes.SHA256())
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .sign(authority.key if authority else key, hashes.SHA256())
     )
     file = folder / "client.pem"
     file.write_bytes(

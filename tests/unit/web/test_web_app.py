@@ -224,6 +224,13 @@ def test_headers_of_proxies_change_neither_the_host_nor_who_is_counted(site):
     assert b"evil.example" not in b"".join(value for _, value in reply.headers)
 
 
+def test_the_page_previews_no_policies(site):
+    """One viewer could take all the places of previews; the command `preview` has its own."""
+    site.sign_in("of-red")
+    assert site.send("POST", "/preview", b"policy=a")[0].status in (403, 404, 405)
+    assert site.get("/preview")[0].status == 404
+
+
 def test_a_link_signs_nobody_in(site):
     for path in ("/?key=of-red", "/results?key=of-red"):
         reply, _ = site.get(path, sec_fetch_site="cross-site", sec_fetch_mode="navigate")

@@ -117,6 +117,7 @@ def read_text(page: WebPage) -> str:
         ("/namespaces", ["3 namespaces", "shop 1", "bank 0", "cluster-wide 1"]),
         ("/namespaces?find=SHO", ["1 namespace,"]),
         ("/namespace?namespace=shop", ["shop", "2 results", "Kinds"]),
+        ("/policies?sort=name", ["3 policies, 2 with something wrong"]),
         ("/resources", ["3 resources", "Pod shop/ web"]),
         ("/resource?namespace=shop&kind=Pod&name=web", ["Pod web", "in shop", "2 results"]),
         ("/exceptions", ["1 exception", "shop/ old-web", "labels labels-rule", "never"]),
@@ -369,3 +370,15 @@ def test_static_files_are_few_and_ours() -> None:
         assert b"http" not in file.body.replace(b"https", b"http") or b"://" not in file.body
     assert b"innerHTML" not in script.body
     assert b"eval(" not in script.body
+
+
+@pytest.mark.parametrize("path", ["/policies", "/resources"])
+def test_columns_can_be_sorted(state: PageData, path: str) -> None:
+    links = list_links(show(state, path))
+    assert {f"{path}?sort={order}" for order in ("name", "fail", "pass")} <= set(links)
+    page = show(state, f"{path}?sort=pass").body
+    numbers = re.findall(r'data-label="Pass"[^>]*>(\d+)<', page)
+    assert numbers == sorted(numbers, reverse=True)
+    names = re.findall(r'scope="row">.*?class="name"[^>]*>(?:<span.*?</span>)?([^<]+)<', page)
+    by_name = show(state, f"{path}?sort=name").body
+    assert len(names) == by_name.count('scope="row"')

@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 
 from lictor.cli.flag_command import FlagCommand
+from lictor.cli.wasm.options import spread_values
 
 _EXAMPLES = """\
 # A Kubernetes API with lictor in it
 lictor up
 
 # With policies, and what else is in the folder
-lictor up --policies policies/
+lictor up --policies policies/ more/
 
 # Objects that are there again tomorrow
 lictor up --data ~/.lictor
@@ -24,7 +25,15 @@ lictor up --prefix kyverno --flag enablePolicyException=true --flag exceptionNam
 lictor up --bare --port 6443"""
 
 
-@click.command(cls=FlagCommand, short_help="Run a cluster of its own.", examples=_EXAMPLES)
+class UpCommand(FlagCommand):
+    """A command whose `--policies` takes several paths."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spread, is_bare = spread_values(args, "--policies", lambda _: True)
+        return super().parse_args(ctx, [*spread, "--policies"] if is_bare else spread)
+
+
+@click.command(cls=UpCommand, short_help="Run a cluster of its own.", examples=_EXAMPLES)
 @click.option(
     "--policies",
     type=click.Path(path_type=Path, exists=True),
@@ -65,6 +74,9 @@ lictor up --bare --port 6443"""
     metavar="NAME=VALUE",
     help="A flag for webhook and controllers, under Kyverno's name; as often as needed.",
 )
+@click.option(
+    "--grant-all", is_flag=True, help="Let policies of this cluster read and write every object."
+)
 @click.option("--bare", is_flag=True, help="Only the API server: no policies, no webhook.")
 @click.option("--no-web", is_flag=True, help="Without the page that shows what reports say.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the log of everything that runs.")
@@ -77,6 +89,7 @@ def up(  # noqa: PLR0913  (one for each option)
     kubeconfig: Path | None,
     prefix: str,
     flags: tuple[str, ...],
+    grant_all: bool,
     bare: bool,
     no_web: bool,
     verbose: bool,
@@ -96,6 +109,7 @@ def up(  # noqa: PLR0913  (one for each option)
         data=data,
         kubeconfig=kubeconfig,
         is_bare=bare,
+        grants_all=grant_all,
         is_verbose=verbose,
         has_page=not no_web,
         prefix=prefix,

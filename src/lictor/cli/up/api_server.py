@@ -177,6 +177,8 @@ class Welcome:
             click.echo(f"Error: {problem}", err=True)
         if self._problems:
             click.echo("These are not in force; `lictor lint FILE` may tell more.", err=True)
+        if self._refused and not self._plan.grants_all:
+            click.echo("Missing rights: `lictor up --grant-all` grants lictor all.", err=True)
         for policy in policies:
             if not policy.is_in_force:
                 told = f"{policy.kind} {policy.name} is not ready: `kubectl describe` tells why"
@@ -279,7 +281,7 @@ async def _serve(plan: ClusterPlan, credentials: Credentials, welcome: Welcome) 
         renew_webhooks(server, plan)
     await server.prepare()
     if not plan.is_bare:
-        await install(server, plan.installation)
+        await install(server, plan.installation, grants_all=plan.grants_all)
     try:
         await server.start()
     except ssl.SSLError as error:

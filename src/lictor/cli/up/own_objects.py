@@ -17,6 +17,7 @@ from lictor.cluster.manifests.installation import Installation
 from lictor.cluster.manifests.rights import list_webhook_names, name_user
 from lictor.raw import JsonObject
 
+_RBAC = "rbac.authorization.k8s.io"
 _GROUP = "admissionregistration.k8s.io"
 _PLURALS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 _LABEL = "webhook.kyverno.io/managed-by"
@@ -75,14 +76,34 @@ def find_own_user(installation: Installation) -> ApiUser:
     return ApiUser(user, account_groups(installation.namespace))
 
 
-async def install(server: Server, installation: Installation) -> None:
+async def install(server: Server, installation: Installation, *, grants_all: bool) -> None:
     """Write what is missing, and what an older release wrote otherwise."""
+    await _grant_all(server, installation, is_granted=grants_all)
     manifests = [each for each in build_manifests(installation) if each["kind"] not in _LEFT_OUT]
     roles = [each for each in manifests if each["kind"] == "ClusterRole"]
     for manifest in manifests:
         # Our processes are at the door already: rights must not come a moment after the roles.
         rules = gather_rules(manifest, roles)
         await _keep(server, manifest if rules is None else {**manifest, "rules": rules})
+
+
+async def _grant_all(server: Server, installation: Installation, *, is_granted: bool) -> None:
+    """Bind lictor's user to cluster-admin, or remove the binding of an earlier run."""
+    name = f"{installation.prefix}:grant-all"
+    binding: JsonObject = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [
+            {"apiGroup": _RBAC, "kind": "User", "name": name_user(installation, "admission")}
+        ],
+    }
+    kind = server.catalogue.find_kind(binding["apiVersion"], binding["kind"])
+    if is_granted:
+        await _keep(server, binding)
+    elif kind is not None and server.store.get(kind, "", name) is not None:
+        server.store.remove(kind, "", name)
 
 
 async def _keep(server: Server, manifest: JsonObject) -> None:

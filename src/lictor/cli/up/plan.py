@@ -58,6 +58,8 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     kubeconfig: Path
     # Only the API server.
     is_bare: bool = False
+    # Policies may read and write every object.
+    grants_all: bool = False
     # Where the page is served, and the key in its address; None: nowhere.
     page: socket.socket | None = None
     page_key: str = ""
@@ -127,6 +129,7 @@ class UpOptions(msgspec.Struct, frozen=True):
     data: Path | None = None
     kubeconfig: Path | None = None
     is_bare: bool = False
+    grants_all: bool = False
     is_verbose: bool = False
     has_page: bool = True
     prefix: str = "lictor"
@@ -165,6 +168,7 @@ def _make_plan(
         installation=installation,
         kubeconfig=kubeconfig,
         is_bare=options.is_bare,
+        grants_all=options.grants_all,
         page=_bind_page() if options.has_page and not options.is_bare else None,
         page_key=secrets.token_urlsafe(24),
     )

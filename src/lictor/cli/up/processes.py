@@ -11,6 +11,8 @@ import signal
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+import click
+
 from lictor.cli.logs import set_up_logging
 from lictor.cli.up.credentials import Credentials, keep_credentials, write_files
 from lictor.cli.up.data_files import write_private
@@ -93,7 +95,10 @@ def run_cluster(plan: ClusterPlan, objects: Sequence[FileObject], began: float) 
     if plan.page is not None:
         processes.append(SupervisedProcess("web", lambda _: _run_page(plan), ProcessSlot()))
     try:
-        return Supervisor(processes, departed).run()
+        code = Supervisor(processes, departed).run()
+        if not processes[0].pid:
+            click.echo("Error: the API server ended, so lictor up ended too", err=True)
+        return code
     finally:
         if not plan.keeps_objects:
             # It leads nowhere any more.

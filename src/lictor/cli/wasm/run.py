@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -27,6 +29,9 @@ Function = TypeVar("Function", bound=Callable[..., object])
 _RUN_EXAMPLES = """\
 # A module, a request, and settings
 lictor wasm run policy.wasm -r request.json -s settings.yml
+
+# A policy in Rego, compiled by opa
+lictor wasm run policy.rego -e opa -r request.json
 
 # All policies of a file of manifests
 lictor wasm run policies.yaml -r review.json
@@ -114,8 +119,13 @@ def _open(word: str, flags: JsonObject) -> "Iterator[RunSession]":
 
     if flags["record"] and flags["replay"]:
         raise click.UsageError("a session is either recorded or replayed, not both")
-    wishes = read_wishes(word, flags)
     with ExitStack() as stack:
+        if word.endswith(".rego"):
+            from lictor.offline.wasm.rego import compile_rego
+
+            folder = stack.enter_context(TemporaryDirectory(prefix="lictor-rego-"))
+            word = compile_rego(word, Path(folder))
+        wishes = read_wishes(word, flags)
         connect = partial(_connect, wishes, stack)
         session = stack.enter_context(open_session(wishes, connect, _tell))
         warn(session.warnings)

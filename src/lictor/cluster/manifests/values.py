@@ -161,29 +161,43 @@ def merge_values(base: JsonObject, more: JsonObject) -> JsonObject:
     return merged
 
 
-def read_values(data: str | bytes, source: str) -> JsonObject:
-    """The values of a file; raises LoadError for those that there are not, or that cannot be."""
+def read_values(data: str | bytes, source: str, unused: list[str] | None = None) -> JsonObject:
+    """The values of a file; raises LoadError for invalid values.
+
+    Values that the chart does not have are invalid, or, if `unused` is given, left out and
+    described there.
+    """
     values: JsonObject = {}
     for document in iter_documents(data, source):
         if document.body is None:
             continue
-        _check(document, document.body, "")
-        values = merge_values(values, document.body)
+        used = _select_used(document, document.body, "", unused)
+        values = merge_values(values, used)
     return values
 
 
-def _check(document: Document, body: Json, path: str) -> None:
+def _select_used(document: Document, body: Json, path: str, unused: list[str] | None) -> JsonObject:
     if not isinstance(body, dict):
         raise _refuse(document, path, f"{path or 'the file'}: write a map")
     rows = _rows_by_path()
+    used: JsonObject = {}
     for name, value in body.items():
         where = f"{path}.{name}" if path else str(name)
-        if where in rows:
+        if where in rows and (unused is None or not _has_template(value)):
             _check_value(document, rows[where], value)
+            used[name] = value
         elif where in _list_branches():
-            _check(document, {} if value is None else value, where)
+            used[name] = _select_used(document, {} if value is None else value, where, unused)
+        elif unused is None:
+            raise _refuse(document, where, f"{_describe_unused(where)}: no such value in the chart")
         else:
-            raise _refuse(document, where, _describe_unknown(where))
+            unused.append(_describe_unused(where))
+    return used
+
+
+def _has_template(value: Json) -> bool:
+    """Does a list have templates? Kyverno's own defaults have, and only Helm resolves them."""
+    return isinstance(value, list) and any(isinstance(each, str) and "{{" in each for each in value)
 
 
 def _check_value(document: Document, row: ValueRow, value: Json) -> None:
@@ -212,7 +226,6 @@ def _is_sound(row: ValueRow, value: Json) -> bool:
         case "text" if row.choices:
             return value in row.choices
         case "texts":
-            # Kyverno's own defaults are templates of its chart; nobody would resolve them.
             return all(isinstance(each, str) and "{{" not in each for each in value)
         case "time":
             return _is_duration(value)
@@ -227,9 +240,11 @@ def _is_duration(text: str) -> bool:
         return False
 
 
-def _describe_unknown(path: str) -> str:
+def _describe_unused(path: str) -> str:
+    if path in _rows_by_path():
+        return f"{path}: templates of Helm are not resolved"
     close = suggest(path, [*_rows_by_path(), *_list_branches()])
-    return f"{path}: the chart has no such value" + (f"; did you mean {close}?" if close else "")
+    return f"{path}" + (f"; did you mean {close}?" if close else "")
 
 
 def _refuse(document: Document, path: str, message: str) -> LoadError:

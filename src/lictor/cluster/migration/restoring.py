@@ -119,6 +119,15 @@ def check_saved(saved: Iterable[JsonObject], names: Names) -> None:
         if not is_own or each["kind"] in _NOT_SAVED or not sort_objects([each], names).is_known:
             told = describe_object(resource, name)
             raise UsageError(f"{told}: migrate --save writes no such object: nothing was changed")
+        if not all(_is_own_account(subject, names) for subject in each.get("subjects") or ()):
+            told = (
+                f"{describe_object(resource, name)}: gives rights to others than service accounts"
+            )
+            raise UsageError(f"{told} in namespace {names.namespace}: nothing was changed")
+
+
+def _is_own_account(subject: JsonObject, names: Names) -> bool:
+    return subject.get("kind") == "ServiceAccount" and subject.get("namespace") == names.namespace
 
 
 def _rank(document: JsonObject) -> int:

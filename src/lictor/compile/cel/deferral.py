@@ -34,7 +34,7 @@ def make_rule(
     try:
         return CompiledRule(name, phase, select(), build_or_fail(check), action, applies=asks)
     except CompileError as error:
-        return CompiledRule(name, phase, select_all, _failing(error), action)
+        return CompiledRule(name, phase, select_all, fail_always(error), action)
 
 
 def bind_rule(rule: CompiledRule, bounds: Bounds) -> CompiledRule:
@@ -58,7 +58,7 @@ def build_or_fail(build: Callable[[], Check]) -> Check:
         # Whoever waits for it has no more time; that says nothing about the policy.
         raise
     except LictorError as error:
-        return _failing(error)
+        return fail_always(error)
 
 
 def build_when_used(build: Callable[[], Check]) -> Check:
@@ -66,7 +66,9 @@ def build_when_used(build: Callable[[], Check]) -> Check:
     return DeferredCheck(partial(build_or_fail, build))
 
 
-def _failing(error: LictorError) -> Check:
+def fail_always(error: LictorError) -> Check:
+    """A check that raises the error for every case."""
+
     def check(_: Case) -> tuple[Result, ...]:
         raise error
 

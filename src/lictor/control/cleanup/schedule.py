@@ -36,10 +36,11 @@ from lictor.control.cleanup.run import (
     read_status,
     read_time,
 )
-from lictor.control.cleanup.sweep import IsProtected, SweepContext
+from lictor.control.cleanup.sweep import IsProtected, SweepContext, identify_cleanup
 from lictor.control.context import ControllerContext, EmitEvent
 from lictor.control.loop import ReconcileLoop
 from lictor.errors import ApiError, CompileError, ConflictError, LictorError, PolicyError
+from lictor.evaluations import EVALUATIONS, QUARANTINED
 from lictor.families.registry import Role, registry
 from lictor.lang.schedule import NextRun
 from lictor.model.metadata import PolicyRecord
@@ -166,6 +167,8 @@ class CleanupScheduler:
         known = self._examined.get(metadata["uid"])
         clock = asyncio.get_running_loop().time()
         generation = int(metadata.get("generation") or 0)
+        if EVALUATIONS.holds(identify_cleanup(metadata["uid"], generation)):
+            return _Examination(generation, clock, (QUARANTINED,))
         if known is not None and known.generation == generation and clock < known.until:
             return known
         problems, next_run = await self._evaluate(document)

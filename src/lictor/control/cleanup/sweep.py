@@ -27,6 +27,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
 from lictor.cluster.names import Names
 from lictor.errors import ApiError, EvaluationError, GoneError, LookupFailedError
+from lictor.evaluations import EVALUATIONS, identify
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import CleanupProgram
@@ -242,7 +243,7 @@ class Sweep:
             if labels is not None:
                 requests.append(Request.of(item, namespace_labels=labels))
         # In a thread: a context may ask the cluster, which waits for this very event loop.
-        return await asyncio.to_thread(self._decide, target, requests)
+        return await asyncio.to_thread(self._decide_noted, target, requests)
 
     async def _find_labels(self, item: JsonObject) -> Mapping[str, str] | None:
         """The labels of an object's namespace; None where that is gone, and the object with it."""
@@ -252,6 +253,11 @@ class Sweep:
         namespace = await self._context.namespaces.ensure(name)
         # Without this, a selector such as `DoesNotExist` would take an unknown namespace.
         return None if namespace is None else namespace["metadata"].get("labels") or {}
+
+    def _decide_noted(self, target: CleanupTarget, requests: Iterable[Request]) -> Page:
+        metadata = self.record.metadata
+        with EVALUATIONS.evaluating(identify_cleanup(metadata.uid, metadata.generation or 0)):
+            return self._decide(target, requests)
 
     def _decide(self, target: CleanupTarget, requests: Iterable[Request]) -> Page:
         goes: list[JsonObject] = []
@@ -265,6 +271,11 @@ class Sweep:
             except RecursionError:
                 undecided.append(Undecided(name_object(request.resource), "nested too deeply"))
         return Page(target, tuple(goes), tuple(undecided))
+
+
+def identify_cleanup(uid: str, generation: int) -> bytes:
+    """What a policy that deletes is quarantined by."""
+    return identify(f"{uid}:{generation}")
 
 
 def name_object(item: JsonObject) -> str:

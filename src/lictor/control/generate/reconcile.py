@@ -13,8 +13,14 @@ from lictor.cluster.resource import Resource
 from lictor.cluster.update_requests import Update, UpdateTrigger, UpdateType
 from lictor.control.background.update_requests import TriggerReader
 from lictor.control.context import evaluate_in_thread
-from lictor.control.generate.downstream import Downstream, ObjectLocation
-from lictor.control.generate.labels import GenerationUnit, goes_with_policy, mark_made, read_aim
+from lictor.control.generate.downstream import Downstream, ObjectLocation, locate_object
+from lictor.control.generate.labels import (
+    GenerationUnit,
+    goes_with_policy,
+    mark_made,
+    read_aim,
+    read_unit,
+)
 from lictor.control.generate.objects import GeneratedObject, GeneratedObjectWriter, WriteOutcome
 from lictor.control.generate.queue import Rewrites
 from lictor.control.generate.rules import GenerateRule, GenerateRules
@@ -253,6 +259,8 @@ class GenerationReconciler:
 
     async def makes(self, rule: GenerateRule, item: JsonObject) -> bool | None:
         """Would a rule generate anything for an object? None where evaluation fails."""
+        if await self._is_product(rule, item):
+            return False
         labels = await self._triggers.find_labels(UpdateTrigger.of(item))
         verdict = await evaluate_in_thread(rule.engine, Request.of(item, namespace_labels=labels))
         if any(result.status is Status.ERROR for result in verdict.results):
@@ -261,10 +269,30 @@ class GenerationReconciler:
 
     async def is_wanted(self, rule: GenerateRule, item: JsonObject) -> bool:
         """Does an existing object trigger a rule?"""
+        if await self._is_product(rule, item):
+            return False
         trigger = UpdateTrigger.of(item)
         labels = await self._triggers.find_labels(trigger)
         verdict = await evaluate_in_thread(rule.asking, Request.of(item, namespace_labels=labels))
         return any(result.status in (Status.PASS, Status.ERROR) for result in verdict.results)
+
+    async def _is_product(self, rule: GenerateRule, item: JsonObject) -> bool:
+        """Did the rule itself generate an object? Such an object never triggers the rule.
+
+        Labels alone are not trusted, because any user can write them.
+        """
+        unit = read_unit(item)
+        if unit is None or (unit.policy, unit.namespace, unit.rule) != rule.key:
+            return False
+        request = await self._ask(rule, unit)
+        if request is None:
+            return False
+        made = [
+            each.location
+            for result in await self._evaluate(rule, request)
+            for each in self._shape(rule, unit, result)
+        ]
+        return locate_object(self._locate(item), item) in made
 
 
 def _raise_errors(results: tuple[Result, ...]) -> None:

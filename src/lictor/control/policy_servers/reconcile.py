@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 
 from lictor.cluster.resource import CONFIG_MAP, DEPLOYMENT, SERVICE, Resource
-from lictor.control.context import ControllerContext
+from lictor.control.context import ControllerContext, EmitEvent
 from lictor.control.loop import ReconcileLoop
 from lictor.control.policy_servers.certificates import ServerAuthority, ServerCertificates
 from lictor.control.policy_servers.objects import (
@@ -71,7 +71,7 @@ class PolicyServerReconciler:
     """One run looks at all servers and all policies that name servers."""
 
     def __init__(
-        self, context: ControllerContext, own: OwnServer, *, spread: float = _SPREAD
+        self, context: ControllerContext, own: OwnServer, emit: EmitEvent, spread: float = _SPREAD
     ) -> None:
         self.servers = context.watch(POLICY_SERVER)
         self.webhooks = PolicyWebhooks(context)
@@ -80,7 +80,7 @@ class PolicyServerReconciler:
         self._own = own
         self._spread = spread
         self._certificates = ServerCertificates(context.client, self._namespace)
-        self._statuses = ServerStatusWriter(context.client, lambda: datetime.now(UTC))
+        self._statuses = ServerStatusWriter(context.client, emit, lambda: datetime.now(UTC))
         self._applied: dict[tuple[str, str], _AppliedObject] = {}
         self.look_again: Callable[[], None] = lambda: None
 
@@ -380,9 +380,11 @@ def _mark(item: JsonObject) -> str:
     return str(metadata.get("generation") or metadata.get("resourceVersion") or "")
 
 
-def build_policy_servers_loop(context: ControllerContext, own: OwnServer) -> ReconcileLoop:
+def build_policy_servers_loop(
+    context: ControllerContext, own: OwnServer, emit: EmitEvent
+) -> ReconcileLoop:
     """The loop of policy servers and of the policies that name them."""
-    reconciler = PolicyServerReconciler(context, own)
+    reconciler = PolicyServerReconciler(context, own, emit)
     loop = ReconcileLoop(
         "policy-server-controller",
         reconciler.reconcile,

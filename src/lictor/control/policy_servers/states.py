@@ -10,8 +10,10 @@ import msgspec
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.cluster.stored_policy import StoredPolicy
+from lictor.control.context import EmitEvent
 from lictor.control.policy_servers.certificates import ServerAuthority
 from lictor.control.policy_servers.rollout import LoadWait, PodQuestions, ServerLoads, Workloads
+from lictor.control.quarantine import emit_quarantine
 from lictor.errors import ConflictError, NotFoundError
 from lictor.families.kubewarden.bindings import PolicyBinding
 from lictor.families.kubewarden.entries import digest_document
@@ -252,8 +254,9 @@ class Placement(msgspec.Struct, frozen=True):
 class ServerStatusWriter:
     """Writes what differs, and only that."""
 
-    def __init__(self, client: Client, clock: Callable[[], datetime]) -> None:
+    def __init__(self, client: Client, emit: EmitEvent, clock: Callable[[], datetime]) -> None:
         self._client = client
+        self._emit = emit
         self._clock = clock
         # By uid: what was wanted, and what the API server made of it.
         self._written: dict[str, tuple[JsonObject, JsonObject]] = {}
@@ -263,7 +266,8 @@ class ServerStatusWriter:
         document = policy.document
         old = _read_status(document)
         wanted = state.write(old, policy.generation, self._now())
-        await self._write(policy.resource, document, wanted)
+        if await self._write(policy.resource, document, wanted):
+            emit_quarantine(self._emit, policy, old, wanted)
 
     async def write_server(
         self, resource: Resource, document: JsonObject, statements: Mapping[str, StatedCondition]
@@ -298,10 +302,10 @@ class ServerStatusWriter:
     def _now(self) -> str:
         return self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    async def _write(self, resource: Resource, document: JsonObject, wanted: JsonObject) -> None:
+    async def _write(self, resource: Resource, document: JsonObject, wanted: JsonObject) -> bool:
         uid, status = str(document["metadata"].get("uid")), _read_status(document)
         if status == wanted or self._written.get(uid) == (wanted, status):
-            return
+            return False
         metadata = document["metadata"]
         try:
             made = await self._client.patch(
@@ -312,8 +316,9 @@ class ServerStatusWriter:
                 subresource="status",
             )
         except NotFoundError:
-            return
+            return False
         self._written[uid] = (wanted, _read_status(made))
+        return True
 
     async def _set_finalizers(
         self, resource: Resource, document: JsonObject, finalizers: list[str]

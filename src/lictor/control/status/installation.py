@@ -17,10 +17,12 @@ from lictor.control.scan.progress import NOTE
 from lictor.control.scan.replicas import MEMBER_LABEL
 from lictor.control.webhooks.heartbeat import STAMP
 from lictor.errors import NotFoundError
+from lictor.families.kubewarden.policy_server import KUBEWARDEN, PART_OF
 from lictor.raw import JsonObject
 
 _CONTROLLERS = ("", "background", "cleanup", "reports")
-_MANAGED = "webhook.kyverno.io/managed-by=kyverno"
+_MANAGED = ("webhook.kyverno.io/managed-by=kyverno", f"{PART_OF}={KUBEWARDEN}")
+_DEAD_AFTER = 5
 _REPORTS = (kinds.POLICY_REPORT, kinds.CLUSTER_POLICY_REPORT)
 _OPEN_REPORTS = (kinds.OPEN_REPORT, kinds.CLUSTER_OPEN_REPORT)
 
@@ -140,7 +142,8 @@ def read_policy_state(resource: Resource, document: JsonObject) -> PolicyState:
     broken = [each for each in conditions if each.get("status") != "True"]
     said = held.get("ready")
     ready = bool(said) if said is not None else bool(conditions) and not broken
-    why = "; ".join(str(each.get("message") or each.get("reason") or "") for each in broken)
+    said_why = (str(each.get("message") or each.get("reason") or "") for each in broken)
+    why = "; ".join(dict.fromkeys(said_why))
     return PolicyState(
         resource.kind,
         metadata["name"],
@@ -152,9 +155,10 @@ def read_policy_state(resource: Resource, document: JsonObject) -> PolicyState:
 
 async def _list_webhooks(client: Client) -> AsyncIterator[WebhookState]:
     for resource in (kinds.VALIDATING_WEBHOOK, kinds.MUTATING_WEBHOOK):
-        for document in await client.list(resource, labels=_MANAGED):
-            count = len(document.get("webhooks") or ())
-            yield WebhookState(resource.kind, document["metadata"]["name"], count)
+        for labels in _MANAGED:
+            for document in await client.list(resource, labels=labels):
+                count = len(document.get("webhooks") or ())
+                yield WebhookState(resource.kind, document["metadata"]["name"], count)
 
 
 # --- leases
@@ -172,12 +176,15 @@ def _find_leaders(leases: Iterable[JsonObject], names: Names) -> Iterable[Leader
 
 def _read_scans(leases: Iterable[JsonObject]) -> Iterable[ScanState]:
     for lease in leases:
-        if MEMBER_LABEL not in (lease["metadata"].get("labels") or {}):
-            continue
         spec = lease.get("spec") or {}
+        # A replica that ended without a farewell leaves its Lease.
+        lifetime = _DEAD_AFTER * float(spec.get("leaseDurationSeconds") or 0)
+        ago = _measure(str(spec.get("renewTime") or ""))
+        if MEMBER_LABEL not in (lease["metadata"].get("labels") or {}) or 0 < lifetime < ago:
+            continue
         who = {
             "member": str(spec.get("holderIdentity") or ""),
-            "renewedSecondsAgo": _measure(str(spec.get("renewTime") or "")),
+            "renewedSecondsAgo": ago,
         }
         try:
             told = orjson.loads(_notes(lease).get(NOTE) or "{}")

@@ -14,8 +14,9 @@ from lictor.cluster.rbac import Access, AccessCheck, ask_api_server, remember_an
 from lictor.cluster.routes import is_served
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.stored_policy import StoredPolicy
-from lictor.control.context import ControllerContext
+from lictor.control.context import ControllerContext, EmitEvent
 from lictor.control.loop import ReconcileLoop
+from lictor.control.quarantine import emit_quarantine
 from lictor.errors import ConflictError, NotFoundError
 from lictor.families.registry import Role, WebhookMatch, resolve
 from lictor.kubernetes.resource_names import ResourceNames
@@ -208,11 +209,13 @@ class StatusWriter:
         client: Client,
         store: PolicyStore,
         facts: StatusFacts,
+        emit: EmitEvent,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._store = store
         self._facts = facts
+        self._emit = emit
         self._clock = clock
         # By uid: what was wanted, and what the API server made of it. It fills in defaults and
         # drops what it does not know; that must not look like a difference.
@@ -281,6 +284,7 @@ class StatusWriter:
             policy.resource, {**document, "status": wanted}, subresource="status"
         )
         self._written[policy.uid] = (wanted, answer.get("status") or {})
+        emit_quarantine(self._emit, policy, document.get("status"), wanted)
 
 
 def _version_of(document: JsonObject) -> str:
@@ -288,7 +292,10 @@ def _version_of(document: JsonObject) -> str:
 
 
 def build_status_loop(
-    context: ControllerContext, webhooks: WebhookReadiness, native: NativePolicyOutcomes
+    context: ControllerContext,
+    webhooks: WebhookReadiness,
+    native: NativePolicyOutcomes,
+    emit: EmitEvent,
 ) -> ReconcileLoop:
     """The loop that writes statuses; woken by policies, webhooks and native policies."""
     facts = StatusFacts(
@@ -298,7 +305,7 @@ def build_status_loop(
         remember_answers(ask_api_server(context.client), _REMEMBERED),
         context.flags.reports_service_account_name,
     )
-    writer = StatusWriter(context.client, context.store, facts)
+    writer = StatusWriter(context.client, context.store, facts, emit)
     loop = ReconcileLoop("policy-status-controller", writer.reconcile, interval=_INTERVAL)
     context.store.listen(loop.wake)
     webhooks.listen(loop.wake)

@@ -18,7 +18,7 @@ from lictor.control.webhooks.draft import (
     clamp_timeout,
     name_webhook,
 )
-from lictor.control.webhooks.match_conditions import build_conditions
+from lictor.control.webhooks.match_conditions import build_conditions, select_kinds
 from lictor.control.webhooks.rules import (
     ALL,
     EVERY_OPERATION,
@@ -30,7 +30,6 @@ from lictor.control.webhooks.rules import (
     select_labels,
     select_namespaces,
 )
-from lictor.kubernetes.resource_names import guess_plurals
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
 from lictor.raw import JsonObject
@@ -79,22 +78,36 @@ def _draft_group(
     entries = [
         entry for policy in policies for entry in list_entries(policy, context, mutating=mutating)
     ]
-    if not entries:
-        return
     draft = msgspec.structs.replace(
         _start(single, failure_policy, context, mutating=mutating),
         policies=tuple(policies),
         timeout=_choose_timeout(policies, single, context.flags.webhook_timeout),
     )
+    served = [entry for entry in entries if not entry.unserved_kind]
+    unserved = [entry for entry in entries if entry.unserved_kind]
+    if served:
+        yield _draft_entries(draft, served, context, is_single=single is not None)
+    if unserved:
+        # A webhook of its own, because its condition must not limit the kinds that are served.
+        other = msgspec.structs.replace(draft, name=f"{draft.name}-unserved")
+        plain = [msgspec.structs.replace(entry, unserved_kind="") for entry in unserved]
+        drafted = _draft_entries(other, plain, context, is_single=single is not None)
+        conditions = [select_kinds(unserved), *drafted.conditions]
+        yield msgspec.structs.replace(drafted, conditions=conditions)
+
+
+def _draft_entries(
+    draft: WebhookDraft, entries: list[RuleEntry], context: DraftContext, *, is_single: bool
+) -> WebhookDraft:
     named = [
         (entry.group, entry.path) for entry in entries if ALL not in (entry.group, entry.resource)
     ]
     finished = _complete(draft, build_rules(entries), context, named)
-    if single is not None and context.explain(finished):
+    if is_single and context.explain(finished):
         # Conditions that the API server refuses are still evaluated by our server.
         plain = msgspec.structs.replace(draft, conditions=[])
         finished = _complete(plain, build_rules(entries), context, named)
-    yield finished
+    return finished
 
 
 def _start(
@@ -141,31 +154,29 @@ def list_entries(
 ) -> Iterator[RuleEntry]:
     """Operations and resources of a policy."""
     for text, operations in find_shared_match(policy, mutating=mutating).kinds.items():
-        for group, version, resource, subresource, scope in _resolve(text, policy, context):
+        for entry in _resolve(text, policy, context):
             for operation in operations:
-                yield RuleEntry(group, version, resource, subresource, scope, operation)
+                yield msgspec.structs.replace(entry, operation=operation)
 
 
-def _resolve(
-    text: str, policy: StoredPolicy, context: DraftContext
-) -> Iterator[tuple[str, str, str, str, str]]:
+def _resolve(text: str, policy: StoredPolicy, context: DraftContext) -> Iterator[RuleEntry]:
+    """What a kind stands for, without an operation."""
     selector = parse_kind_selector(text)
     patterns = (selector.group, selector.version, selector.subresource)
     if selector.kind == ALL and all(each == ALL or not has_wildcard(each) for each in patterns):
         # The API server knows `*` too, but no other wildcard.
         scope = _NAMESPACED if policy.namespace else ALL
-        yield selector.group, selector.version, ALL, selector.subresource, scope
+        yield RuleEntry(selector.group, selector.version, ALL, selector.subresource, scope)
         return
     known = tuple(context.find(text))
     for found in known:
         scope = _NAMESPACED if found.namespaced else ALL
-        yield found.group, found.version, found.resource, found.subresource, scope
+        yield RuleEntry(found.group, found.version, found.resource, found.subresource, scope)
     if not known and not any(map(has_wildcard, (selector.kind, selector.subresource))):
-        # Its CustomResourceDefinition may come later. The first object of the new kind must not be
-        # admitted before this configuration follows, so the resource gets its usual names now.
+        # Its CustomResourceDefinition may be created later. The first object of the new kind must
+        # not be admitted before this configuration follows.
         group, version = (ALL if has_wildcard(each) else each for each in patterns[:2])
-        for resource in guess_plurals(selector.kind):
-            yield group, version, resource, selector.subresource, ALL
+        yield RuleEntry(group, version, ALL, selector.subresource, ALL, unserved_kind=selector.kind)
 
 
 def _own_conditions(policy: StoredPolicy) -> list[JsonObject]:

@@ -12,7 +12,7 @@ from lictor.cluster.discovery import ServedResource
 from lictor.cluster.names import Names
 from lictor.cluster.settings import CallerExclusion, Settings
 from lictor.cluster.stored_policy import StoredPolicy
-from lictor.control.webhooks.rules import ALL, excludes_namespace, names_namespace
+from lictor.control.webhooks.rules import ALL, RuleEntry, excludes_namespace, names_namespace
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
 from lictor.raw import JsonObject
@@ -98,6 +98,21 @@ def build_conditions(
         conditions += _exempt_callers(exemptions)
         conditions += _exempt_filtered(exemptions)
     return conditions
+
+
+def select_kinds(entries: Iterable[RuleEntry]) -> JsonObject:
+    """The condition that admits only kinds that the cluster does not serve yet."""
+    tests = set()
+    for entry in entries:
+        test = f"request.kind.kind == {_quote([entry.unserved_kind])[1:-1]}"
+        if entry.subresource:
+            # The kind of `widgets/scale` is Scale.
+            part = _quote([entry.subresource])[1:-1]
+            test = f"(has(request.subResource) && request.subResource == {part})"
+        if entry.group != ALL:
+            test = f"({test} && request.resource.group == {_quote([entry.group])[1:-1]})"
+        tests.add(test)
+    return {"name": "only-kinds-not-served-yet", "expression": " || ".join(sorted(tests))}
 
 
 def list_named(rules: Iterable[JsonObject]) -> set[tuple[str, str]]:

@@ -128,7 +128,9 @@ class RuleEntry(msgspec.Struct, frozen=True):
     subresource: str
     # `*` or `Namespaced`
     scope: str
-    operation: str
+    operation: str = ""
+    # Set if the cluster does not serve this kind yet: its resource may have any name.
+    unserved_kind: str = ""
 
     @property
     def path(self) -> str:

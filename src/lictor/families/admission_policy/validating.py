@@ -24,8 +24,7 @@ from lictor.families.admission_policy.records import (
 )
 from lictor.families.registry import refer
 from lictor.lang.cel.environment import kubernetes_environment
-from lictor.match.combine import remember
-from lictor.match.constraints import compile_constraints, is_exempt
+from lictor.match.constraints import compile_constraints, spare_guards
 from lictor.model.constraints import MatchResources
 from lictor.model.program import Case, Check, CompiledRule, Matcher, Phase, Program, Select
 from lictor.model.request import GroupVersionKind, Operation
@@ -77,13 +76,13 @@ class _Compiler(msgspec.Struct, frozen=True):
         if constraints is None:
             return select_none
         if binding is None:
-            return _sparing(self._constrain(constraints, "matchConstraints"))
+            return spare_guards(self._constrain(constraints, "matchConstraints"))
         # An API server wants operations; Kyverno asks a policy with a binding without them too.
         select = self._constrain(_with_operations(constraints), "matchConstraints")
         if binding.spec.match_resources is not None:
             where = f"{binding.metadata.name}: matchResources"
             select = _both(select, self._constrain(binding.spec.match_resources, where))
-        return _sparing(select)
+        return spare_guards(select)
 
     def _constrain(self, constraints: MatchResources, where: str) -> Select:
         watch = self.around.watch_rule(self.ref.name)
@@ -130,15 +129,6 @@ class _Compiler(msgspec.Struct, frozen=True):
         if kind is None or binding is None or binding.spec.param_ref is None:
             return None
         return compile_params(kind, binding.spec.param_ref, self.around)
-
-
-def _sparing(select: Select) -> Select:
-    """The selection without what no admission policy may touch, settled once for each class."""
-
-    def spared(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
-        return None if is_exempt(kind) else select(kind, subresource, operation)
-
-    return remember(spared)
 
 
 def _both(first: Select, second: Select) -> Select:

@@ -5,6 +5,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from lictor.compile.cel.deferral import fail_always
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import find_rule_needs
 from lictor.errors import CompileError, DeadlineError, LictorError, SlowRequestError
@@ -35,7 +36,6 @@ from lictor.model.matching import Match
 from lictor.model.policy import Policy, Rule
 from lictor.model.program import (
     Bounds,
-    Case,
     Check,
     CompiledRule,
     DeferredCheck,
@@ -46,7 +46,7 @@ from lictor.model.program import (
     Select,
 )
 from lictor.model.request import Request
-from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
+from lictor.model.result import Action, PolicyRef, RuleType, Status
 
 
 def compile_policy(policy: Policy, context: CompileContext) -> Program:
@@ -129,7 +129,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         action = base_action(self.policy, self.rule)
         match = without_selectors(self.rule.match)
         select, bounds = self._select(match, None), self._bound(match)
-        check = _failing(error)
+        check = fail_always(error)
         for phase, _, _ in self._bodies():
             applies = check if self._works_elsewhere(phase) else None
             yield CompiledRule(
@@ -182,7 +182,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             # Whoever waits for it has no more time; that says nothing about the rule.
             raise
         except LictorError as error:
-            check = _failing(error)
+            check = fail_always(error)
         return self._only_named_images(check) if kind is RuleType.IMAGE_VERIFY else check
 
     def _only_named_images(self, check: Check) -> Check:
@@ -194,7 +194,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         except (DeadlineError, SlowRequestError):
             raise
         except LictorError as error:
-            return _failing(error)
+            return fail_always(error)
 
     def _verify_images(self, setting: RuleContext) -> Check:
         from lictor.evaluate.verify_images.image_rule import compile_image_rule
@@ -350,10 +350,3 @@ def _given(body: _Body | None) -> _Body:
         # `_bodies` names only what the rule has.
         raise TypeError("the rule has no such body")
     return body
-
-
-def _failing(error: LictorError) -> Check:
-    def check(_: Case) -> tuple[Result, ...]:
-        raise error
-
-    return check

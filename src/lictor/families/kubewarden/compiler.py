@@ -41,20 +41,19 @@ from lictor.families.kubewarden.validation import refuse_faults
 from lictor.families.registry import refer
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lang.wasm.records import GuestLimits, HostCalls
-from lictor.match.combine import asked_within, remember
-from lictor.match.constraints import compile_constraints, is_exempt
+from lictor.match.combine import asked_within
+from lictor.match.constraints import compile_constraints, spare_guards
 from lictor.model.program import (
     Bounds,
     Case,
     Check,
     CompiledRule,
-    Matcher,
     Needs,
     Phase,
     Program,
     Select,
 )
-from lictor.model.request import GroupVersionKind, Operation
+from lictor.model.request import GroupVersionKind
 from lictor.model.result import Action, Result
 from lictor.raw import Json, JsonObject
 
@@ -127,16 +126,7 @@ class _Compiler:
             watch=self._context.watch_rule(""),
         )
         namespace = find_namespace(self._record)
-        return _spare_guards(asked_within(namespace, constraints) if namespace else constraints)
-
-
-def _spare_guards(select: Select) -> Select:
-    """The API server asks no webhook about webhooks: else one could lock out its own repair."""
-
-    def spared(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
-        return None if is_exempt(kind) else select(kind, subresource, operation)
-
-    return remember(spared)
+        return spare_guards(asked_within(namespace, constraints) if namespace else constraints)
 
 
 def find_names(context: CompileContext) -> ResourceNames:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lictor.compile.cel.deferral import make_rule
+from lictor.compile.cel.deferral import fail_always, make_rule
 from lictor.compile.cel.selection import choose_action, select_constrained
 from lictor.compile.context import CompileContext
 from lictor.errors import LictorError
@@ -10,8 +10,8 @@ from lictor.families.kyverno_cel.autogen import list_floors, list_requests
 from lictor.families.kyverno_cel.records import CelPolicy
 from lictor.families.registry import refer, registry
 from lictor.model.constraints import MatchResources
-from lictor.model.program import Case, Check, Program
-from lictor.model.result import Action, Result
+from lictor.model.program import Phase, Program
+from lictor.model.result import Action
 
 
 def fail_cel_policy(policy: CelPolicy, error: LictorError, context: CompileContext) -> Program:
@@ -20,7 +20,8 @@ def fail_cel_policy(policy: CelPolicy, error: LictorError, context: CompileConte
     (phase,) = registry().of(policy).phases
     ref = refer(policy)
     spec = policy.spec
-    ignores = getattr(spec, "failure_policy", "") == "Ignore"
+    # With "Ignore", what cannot be decided passes; an image that was not verified does not.
+    ignores = getattr(spec, "failure_policy", "") == "Ignore" and phase is not Phase.VERIFY_IMAGES
     action = choose_action(tuple(getattr(spec, "validation_actions", ())))
     evaluation = getattr(spec, "evaluation", None)
     changes_existing = getattr(getattr(evaluation, "mutate_existing", None), "enabled", False)
@@ -30,11 +31,10 @@ def fail_cel_policy(policy: CelPolicy, error: LictorError, context: CompileConte
             make_rule(
                 "",
                 phase,
-                # What cannot be decided: whoever says "Ignore" wants it to pass.
                 Action.AUDIT if ignores else action,
                 select=lambda each=each: select_constrained(each, ref, around),  # type: ignore[misc]
-                check=lambda: _fail(error),
-                applies=(lambda: _fail(error)) if changes_existing else None,
+                check=lambda: fail_always(error),
+                applies=(lambda: fail_always(error)) if changes_existing else None,
             )
             for each in _list_constraints(policy)
         ),
@@ -54,10 +54,3 @@ def _list_constraints(policy: CelPolicy) -> Iterator[MatchResources | None]:
 
 def _is_enabled(evaluation: object, when: str) -> bool:
     return bool(getattr(getattr(evaluation, when, None), "enabled", True))
-
-
-def _fail(error: LictorError) -> Check:
-    def check(_: Case) -> tuple[Result, ...]:
-        raise error
-
-    return check

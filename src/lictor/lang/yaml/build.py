@@ -217,9 +217,10 @@ class _Builder:
                 if text and text[0] not in MEANINGFUL:
                     made[key] = text
                     continue
-                if not text and event.implicit[0]:
-                    made[key] = None
-                    continue
+            if _is_nothing(event):
+                made[key] = None
+                self._count += 1
+                continue
             made[key] = self._read(event, depth, in_flow=in_flow)
         if typed:
             self._typed[id(made)] = typed
@@ -229,10 +230,13 @@ class _Builder:
         self, event: YamlEvent, made: JsonObject, typed: dict[str, Json], *, in_flow: bool
     ) -> str:
         """A key as text. Of two that are the same text, but not the same value, any might win."""
+        self._count += 1
+        if _is_nothing(event):
+            self._null_key = event
+            return _NULL_KEY
         scalar = self._find(event).event if event.__class__ is AliasEvent else event
         if scalar.__class__ is not ScalarEvent:
             raise point_at(event.start_mark, "a mapping or a list cannot be a key")
-        self._count += 1
         if scalar is event and event.anchor is not None:
             self._read(event, 0, in_flow=in_flow)
         try:
@@ -337,6 +341,11 @@ def _has_key(value: Json, key: str) -> bool:
     if isinstance(value, dict):
         return key in value or any(_has_key(item, key) for item in value.values())
     return isinstance(value, list) and any(_has_key(item, key) for item in value)
+
+
+def _is_nothing(event: YamlEvent) -> bool:
+    """Whether a scalar is left out, as behind `a:`; it has neither tag nor anchor."""
+    return event.start_mark.index == event.end_mark.index and event.__class__ is ScalarEvent
 
 
 def _is_merge(event: YamlEvent) -> bool:

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import msgspec
 
 from lictor.errors import SlowRequestError
+from lictor.evaluations import EVALUATIONS, QUARANTINED
 from lictor.families.kubewarden.entries import (
     AdmissionStatus,
     GroupEntry,
@@ -131,7 +132,11 @@ class PolicyServerApp:
             accepted = PolicyResponse(uid=read_uid(question.request), allowed=True)
             return accepted, accepted
         raw = question.origin == "validate_raw"
-        evaluate: Callable[[], PolicyResponse] = partial(opened.evaluate, question.request, raw=raw)
+        identity = self._policies.identify(question.policy)
+        if EVALUATIONS.holds(identity):
+            said = _refuse(read_uid(question.request), QUARANTINED)
+            return said, said
+        evaluate = partial(_evaluate, identity, opened, question.request, raw=raw)
         try:
             said = await self._runner.run(
                 question.policy,
@@ -190,6 +195,11 @@ def _read_question(call: HttpRequest, origin: Origin, policy: str) -> Question:
 def _is_json(content_type: bytes) -> bool:
     media = content_type.partition(b";")[0].strip().lower()
     return media == _JSON or (media.startswith(b"application/") and media.endswith(b"+json"))
+
+
+def _evaluate(identity: bytes, opened: OpenEntry, request: Json, *, raw: bool) -> PolicyResponse:
+    with EVALUATIONS.evaluating(identity):
+        return opened.evaluate(request, raw=raw)
 
 
 def _finish(said: PolicyResponse, opened: OpenEntry, origin: Origin) -> PolicyResponse:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from lictor.errors import LictorError, LoadError
-from lictor.families.kubewarden.entries import MemberEntry
+from lictor.families.kubewarden.entries import GroupEntry, MemberEntry
 from lictor.families.kubewarden.host_calls import PolicyHost
 from lictor.http.addresses import HostResolver
 from lictor.lang.wasm.module import Modules
@@ -26,6 +26,7 @@ from lictor.registry.module_sources import ModuleSources, read_sources
 from lictor.registry.module_store import ModuleSettings, ModuleStore
 from lictor.registry.module_verification import read_trust_config, read_verification
 from lictor.serve.policy_server.options import PolicyServerOptions
+from lictor.serve.policy_server.policies_file import load_policies_file
 from lictor.serve.policy_server.runner import PatientHost
 
 if TYPE_CHECKING:
@@ -111,13 +112,28 @@ def _find_cluster(options: PolicyServerOptions) -> "ClusterConfig | None":
 
 
 def refuse_missing_cluster(options: PolicyServerOptions, why: str) -> None:
-    """LoadError, unless the operator wants to start all the same."""
-    if not options.ignores_missing_cluster:
+    """LoadError, unless no policy reads the cluster, or the operator starts all the same."""
+    if not options.ignores_missing_cluster and _needs_cluster(options):
         raise LoadError(
             f"no cluster to ask ({why or 'no answer'}): policies that ask it would not work; "
             "--ignore-kubernetes-connection-failure starts all the same"
         )
     log.warning("no cluster to ask", extra={"why": why})
+
+
+def _needs_cluster(options: PolicyServerOptions) -> bool:
+    """Does a policy read objects of the cluster? An invalid file is reported elsewhere."""
+    try:
+        text = options.policies.read_text(encoding="utf-8")
+        entries = load_policies_file(text, str(options.policies)).values()
+    except (LictorError, OSError, UnicodeDecodeError):
+        return True
+    members = (
+        member
+        for each in entries
+        for member in (each.policies.values() if isinstance(each, GroupEntry) else (each,))
+    )
+    return any(member.context_aware_resources for member in members)
 
 
 class _LonelyLookups(NoLookups):

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from lictor.errors import LictorError, LoadError, LookupFailedError, ModuleError, NotYetError
+from lictor.evaluations import EVALUATIONS, QUARANTINED, identify
 from lictor.families.kubewarden.entries import (
     GroupEntry,
     LoadReport,
@@ -21,6 +22,7 @@ from lictor.families.kubewarden.entries import (
     PolicyLoad,
     ServerEntry,
     describe_load,
+    digest_entry,
 )
 from lictor.families.kubewarden.policy import (
     OpenEntry,
@@ -100,8 +102,12 @@ class PolicyOpener:
 
     def open(self, name: str, entry: ServerEntry) -> tuple[OpenEntry, str, bool]:
         """A policy, why it cannot be asked, and whether that may change."""
+        identity = _identify(name, digest_entry(entry))
+        if EVALUATIONS.holds(identity):
+            return self.fail(name, entry, ModuleError(QUARANTINED)), QUARANTINED, False
         try:
-            opened = self._open(name, entry)
+            with EVALUATIONS.evaluating(identity):
+                opened = self._open(name, entry)
         except LictorError as error:
             is_late = isinstance(error, (LookupFailedError, NotYetError))
             return self.fail(name, entry, error), str(error) or type(error).__name__, is_late
@@ -165,6 +171,11 @@ class ServedPolicies:
         """How far each policy is."""
         return LoadReport(self.table.loads, self._refused)
 
+    def identify(self, policy: str) -> bytes:
+        """What a policy is quarantined by; a member of a group by the group."""
+        name = policy.partition("/")[0]
+        return _identify(name, self.table.loads[name].digest)
+
     def check(self) -> None:
         """What must be right before anything is served: LoadError where it is not."""
         if self._continues:
@@ -188,8 +199,12 @@ class ServedPolicies:
         """Take over what changes in the file, and what can be had at last; until cancelled."""
         pause = _RETRY_SECONDS
         retry_at = time.monotonic() + pause
+        known = EVALUATIONS.count
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
+            if known != EVALUATIONS.count:
+                known = EVALUATIONS.count
+                self.table = await asyncio.to_thread(self._build, self._entries, self.table.digest)
             seen = look_at(str(self._file))
             if seen and seen != self._seen:
                 self._seen = seen
@@ -218,9 +233,10 @@ class ServedPolicies:
     def _take(self, text: str) -> None:
         entries = load_policies_file(text, str(self._file))
         table = self._build(entries, _digest(text))
-        if table.failed and not self._continues:
-            told = "\n".join(f"policy {name}: {why}" for name, why in table.failed.items())
-            raise LoadError(told)
+        # A quarantined policy must not keep a new process from answering for the others.
+        failed = {name: why for name, why in table.failed.items() if why != QUARANTINED}
+        if failed and not self._continues:
+            raise LoadError("\n".join(f"policy {name}: {why}" for name, why in failed.items()))
         self._entries, self.table = entries, table
         for name, why in table.failed.items():
             log.error("policy cannot be asked", extra={"policy": name, "why": why})
@@ -231,7 +247,9 @@ class ServedPolicies:
         kept = {
             name: self.table.opened[name]
             for name, entry in entries.items()
-            if self._entries.get(name) == entry and name not in self.table.failed
+            if self._entries.get(name) == entry
+            and name not in self.table.failed
+            and not EVALUATIONS.holds(self.identify(name))
         }
         found = self._open({name: e for name, e in entries.items() if name not in kept})
         staying = {name for name, each in found.items() if each[2] and self._stays(name, entries)}
@@ -303,6 +321,10 @@ class ServedPolicies:
             draft.replace(self._fallback)
         except OSError as error:
             log.warning("policies not kept for a restart", extra={"why": str(error)})
+
+
+def _identify(name: str, digest: str) -> bytes:
+    return identify(f"{name}:{digest}")
 
 
 def _list_rights(entry: ServerEntry) -> tuple[object, ...]:

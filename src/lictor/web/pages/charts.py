@@ -12,6 +12,8 @@ _WIDTH = 1000
 _SKY, _GROUND = 10, 88
 _MOST_POINTS = 300
 _TICKS = 4
+# Pixels at the left for the numbers; page.css has the same.
+_MARGIN = 48
 _DAY = 86400
 
 
@@ -59,7 +61,9 @@ def render_plot(points: Sequence[TotalsPoint], now: int, *, name: str) -> Html:
     before = f"{describe_counts(points[0].counts)} at {format_moment(first)}"
     return element(
         "svg",
-        element("svg", areas, viewBox=f"0 0 {_WIDTH} 100", preserveAspectRatio="none"),
+        element(
+            "svg", areas, viewBox=f"0 0 {_WIDTH} 100", preserveAspectRatio="none", class_="areas"
+        ),
         [_render_tick(top * step // _TICKS, scale) for step in range(_TICKS + 1)],
         _render_times(scale),
         class_="plot",
@@ -98,16 +102,16 @@ def _draw_area(points: Sequence[TotalsPoint], scale: _Scale, number: int) -> str
 
 def _render_tick(number: int, scale: _Scale) -> Html:
     y = f"{scale.y(number):.1f}%"
-    line = element("line", x1=0, x2="100%", y1=y, y2=y, class_="grid")
-    text = element("text", format_number(number), x=2, y=y, dy=-4, class_="tick")
-    return element("g", line, text if number else None)
+    line = element("line", x1=_MARGIN, x2="100%", y1=y, y2=y, class_="grid")
+    text = element("text", format_number(number), x=_MARGIN - 6, y=y, dy=4, class_="tick end")
+    return element("g", line, text)
 
 
 def _render_times(scale: _Scale) -> list[Html]:
     form = "%H:%M" if scale.last - scale.first <= _DAY else "%d %b"
     half = (scale.first + scale.last) // 2
     words = (
-        (f"{datetime.fromtimestamp(scale.first, UTC):{form}}", "0%", "start"),
+        (f"{datetime.fromtimestamp(scale.first, UTC):{form}}", _MARGIN, "start"),
         (f"{datetime.fromtimestamp(half, UTC):{form}}", "50%", "middle"),
         ("now", "100%", "end"),
     )

@@ -10,6 +10,7 @@ from lictor.web.pages.filters import render_chosen, render_filter_form
 from lictor.web.pages.overview import link_group
 from lictor.web.pages.page import PageContext, Section
 from lictor.web.pages.tables import (
+    NameCell,
     read_page_number,
     render_count,
     render_empty,
@@ -17,6 +18,7 @@ from lictor.web.pages.tables import (
     render_heads,
     render_pager,
     render_results,
+    sort_groups,
     sum_groups,
 )
 from lictor.web.pages.words import (
@@ -82,30 +84,44 @@ def _render_ways_out(context: PageContext, chosen: ResultFilter) -> Html:
 
 
 def render_policy_list(context: PageContext, chosen: ResultFilter) -> Section:
-    """Every policy that has something to say, the worst first."""
-    return _render_group_list(context, chosen, "Policies", "policy", addresses.POLICIES)
+    """Every policy that has results, the worst first or in the order of a column."""
+    by = ("cluster", "policy") if context.is_plural else ("policy",)
+    name: NameCell = lambda group: link_group(context, chosen, by, group)  # noqa: E731
+    return _render_group_list(context, chosen, ("Policies", "Policy", addresses.POLICIES), by, name)
+
+
+def render_resource_list(context: PageContext, chosen: ResultFilter) -> Section:
+    """Every resource that has results, the worst first or in the order of a column."""
+    by = ("cluster", "namespace", "kind", "name")
+    words = ("Resources", "Resource", addresses.RESOURCES)
+    name: NameCell = lambda group: _link_resource_group(context, group)  # noqa: E731
+    return _render_group_list(context, chosen, words, by, name)
 
 
 def _render_group_list(
-    context: PageContext, chosen: ResultFilter, title: str, field: str, path: str
+    context: PageContext,
+    chosen: ResultFilter,
+    words: tuple[str, str, str],
+    by: tuple[str, ...],
+    name: NameCell,
 ) -> Section:
-    by = ("cluster", field) if context.is_plural else (field,)
-    groups = context.state.results.count(chosen, context.viewer, by)
+    title, head, path = words
+    order = context.request.read("sort")
+    groups = sort_groups(context.state.results.count(chosen, context.viewer, by), order)
     number = read_page_number(context)
     shown = groups[(number - 1) * _ROWS : number * _ROWS]
     wrong = sum(1 for group in groups if count_wrong(group.counts))
     noun = title.lower()
+
+    def link(order: str) -> str:
+        return context.link(path, chosen, sort=order)
+
     content = join(
         element("h1", title),
         render_quick_search(context, chosen, path, "message, policy, rule or resource"),
         render_chosen(context, chosen, path),
         _tell(f"{format_number(len(groups))} {noun}, {format_number(wrong)} with something wrong"),
-        render_groups(
-            f"{title}, page {number}",
-            field.capitalize(),
-            shown,
-            lambda group: link_group(context, chosen, by, group),
-        )
+        render_groups(f"{title}, page {number}", head, shown, name, link)
         if shown
         else render_empty(f"There are no {noun} here."),
         _page_groups(context, chosen, path, len(groups), number),
@@ -116,8 +132,9 @@ def _render_group_list(
 def _page_groups(
     context: PageContext, chosen: ResultFilter, path: str, total: int, number: int
 ) -> Html | None:
+    order = context.request.read("sort")
     return render_pager(
-        total, number, _ROWS, lambda other: context.link(path, chosen, page=str(other))
+        total, number, _ROWS, lambda other: context.link(path, chosen, page=str(other), sort=order)
     )
 
 
@@ -143,30 +160,6 @@ def render_quick_search(context: PageContext, chosen: ResultFilter, path: str, h
         class_="filters quick",
         role="search",
     )
-
-
-def render_resource_list(context: PageContext, chosen: ResultFilter) -> Section:
-    """Every resource of which something is said, the worst first."""
-    by = ("cluster", "namespace", "kind", "name")
-    groups = context.state.results.count(chosen, context.viewer, by)
-    number = read_page_number(context)
-    shown = groups[(number - 1) * _ROWS : number * _ROWS]
-    content = join(
-        element("h1", "Resources"),
-        render_quick_search(context, chosen, addresses.RESOURCES, "a name, or part of one"),
-        render_chosen(context, chosen, addresses.RESOURCES),
-        _tell(count_things(len(groups), "resource")),
-        render_groups(
-            f"Resources, page {number}",
-            "Resource",
-            shown,
-            lambda group: _link_resource_group(context, group),
-        )
-        if shown
-        else render_empty("There are no resources here."),
-        _page_groups(context, chosen, addresses.RESOURCES, len(groups), number),
-    )
-    return Section("Resources", content)
 
 
 def _link_resource_group(context: PageContext, group: GroupCount) -> Html:

@@ -247,6 +247,7 @@ def _render_form(request: PageRequest, back: str) -> Html:
         element("button", "Sign in", type="submit"),
         method="post",
         action=f"{request.base}{addresses.SIGN_IN}",
+        class_="sign-in",
     )
 
 

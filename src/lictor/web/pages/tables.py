@@ -71,7 +71,7 @@ def render_results(context: PageContext, rows: Sequence[ReportedResult], caption
     )
 
 
-def render_heads(heads: Iterable[str], numbers: Iterable[str] = ()) -> Html:
+def render_heads(heads: Iterable[Child], numbers: Iterable[Child] = ()) -> Html:
     """The head of a table; columns of numbers stand to the right."""
     cells = [element("th", head, scope="col") for head in heads]
     cells += [element("th", head, scope="col", class_="number") for head in numbers]
@@ -113,13 +113,35 @@ def shorten(text: str, longest: int = _LONGEST_MESSAGE) -> str:
 NameCell = Callable[[GroupCount], Child]
 
 
-def render_groups(caption: str, head: str, groups: Sequence[GroupCount], name: NameCell) -> Html:
-    """A line for each group: its name, its shares as a bar, its numbers."""
-    numbers = [status.capitalize() for status in _COUNT_HEADS]
+# The address of a list in another order: `name`, a status, or nothing for the worst first.
+LinkOrder = Callable[[str], str]
+
+
+def sort_groups(groups: Sequence[GroupCount], order: str) -> list[GroupCount]:
+    """The groups by name or by the number of a status; any other order leaves them as they are."""
+    if order == "name":
+        return sorted(groups, key=lambda group: group.key)
+    if order in _COUNT_HEADS:
+        return sorted(groups, key=lambda group: -group.counts.get(order, 0))
+    return list(groups)
+
+
+def render_groups(
+    caption: str,
+    head: str,
+    groups: Sequence[GroupCount],
+    name: NameCell,
+    link: LinkOrder | None = None,
+) -> Html:
+    """A line for each group: its name, its shares as a bar, its numbers; `link` sorts columns."""
+    orders = {"name": head, "": "Share", **{each: each.capitalize() for each in _COUNT_HEADS}}
+    first, share, *numbers = (
+        element("a", text, href=link(order)) if link else text for order, text in orders.items()
+    )
     return element(
         "table",
         element("caption", caption, class_="unseen"),
-        render_heads((head, "Share"), numbers),
+        render_heads((first, share), numbers),
         element("tbody", [_render_group(group, name(group)) for group in groups]),
         class_="groups",
     )

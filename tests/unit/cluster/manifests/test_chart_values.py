@@ -4,7 +4,9 @@ import json
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from lictor.cli.install import install as install_command
 from lictor.cluster.manifests.build import build_manifests
 from lictor.cluster.manifests.installation import (
     Installation,
@@ -258,3 +260,35 @@ def test_kinds_are_chosen_one_by_one():
     kinds = {name: each for (kind, name), each in made.items() if kind.startswith("CustomRes")}
     assert "policies.kyverno.io" not in kinds
     assert kinds["clusterpolicies.kyverno.io"]["metadata"]["annotations"] == {"a": "b"}
+
+
+# --- hostile values
+
+_DOCUMENT = "x\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: evil}\n"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"admissionController": {"podLabels": {"a": _DOCUMENT}}},
+        {"admissionController": {"podAnnotations": {"a": _DOCUMENT}}},
+        {"admissionController": {"priorityClassName": _DOCUMENT}},
+        {"config": {"excludeGroups": [_DOCUMENT]}},
+        {"global": {"image": {"registry": _DOCUMENT}}},
+    ],
+    ids=json.dumps,
+)
+def test_a_value_adds_no_objects(values):
+    """Manifests are built as objects: no text of a value becomes a document of its own."""
+    printed = yaml.safe_dump_all(install(json.dumps(values)).values())
+    names = {(each["kind"], each["metadata"]["name"]) for each in yaml.safe_load_all(printed)}
+    assert names == install().keys()
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "default", "*", "a/b", _DOCUMENT])
+def test_values_choose_no_namespace_of_others(tmp_path, namespace):
+    file = tmp_path / "values.yaml"
+    file.write_text(json.dumps({"namespaceOverride": namespace}))
+    ended = CliRunner().invoke(install_command, ["--values", str(file)])
+    assert isinstance(ended.exception, UsageError)
+    assert ended.stdout == ""

@@ -28,7 +28,12 @@ def test_what_is_saved_is_restored():
             make("v1", "ServiceAccount", "kyverno-admission-controller", "kyverno"),
             make("v1", "ConfigMap", "kyverno", "kyverno"),
             make(RBAC, "ClusterRole", "kyverno:admission-controller"),
-            make(RBAC, "ClusterRoleBinding", "kyverno:admission-controller"),
+            make(
+                RBAC,
+                "ClusterRoleBinding",
+                "kyverno:admission-controller",
+                subjects=[{"kind": "ServiceAccount", "name": "a", "namespace": "kyverno"}],
+            ),
             make("apps/v1", "Deployment", "kyverno-admission-controller", "kyverno"),
             define("clusterpolicies.kyverno.io", "kyverno.io", "ClusterPolicy"),
         ],
@@ -65,3 +70,19 @@ def test_an_object_without_the_label_is_refused():
     role["metadata"]["labels"] = {}
     with pytest.raises(UsageError, match="writes no such object"):
         check_saved([role], NAMES)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        {"kind": "ServiceAccount", "name": "default", "namespace": "red"},
+        {"kind": "ServiceAccount", "name": "default"},
+        {"kind": "User", "name": "eve", "namespace": "kyverno"},
+        {"kind": "Group", "name": "system:authenticated"},
+    ],
+)
+def test_a_file_gives_no_rights_to_others(subject):
+    own = {"kind": "ServiceAccount", "name": "a", "namespace": "kyverno"}
+    binding = make(RBAC, "ClusterRoleBinding", "kyverno:a", subjects=[own, subject])
+    with pytest.raises(UsageError, match="gives rights to others"):
+        check_saved([binding], NAMES)

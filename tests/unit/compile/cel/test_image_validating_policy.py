@@ -5,10 +5,13 @@ import re
 
 import pytest
 
-from lictor.assembly import compile_documents, explain
+from lictor.assembly import compile_documents, explain, fail_policy
+from lictor.engine import Engine
+from lictor.errors import CompileError
 from lictor.load.policies import load_documents
 from lictor.model.program import Needs
 from lictor.model.request import Request
+from lictor.model.result import Action, Status
 
 GOOD, BAD = "ghcr.io/good/app:1", "docker.io/bad/app:1"
 PODS = {
@@ -180,3 +183,18 @@ def test_no_error_of_an_odd_object_shows_a_type_of_python(summarize, where, cont
     for resource in (odd, {**deployment(GOOD), "spec": {"template": {"spec": odd["spec"]}}}):
         for message in _list_messages(summarize, policy(ALL_GOOD), resource):
             assert not _INNER_WORDS.search(message)
+
+
+@pytest.mark.parametrize("failure_policy", ["Fail", "Ignore"])
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_a_policy_that_cannot_verify_refuses(failure_policy: str, *, is_compiled: bool) -> None:
+    """Neither an invalid expression nor a policy that is not compiled at all admits an image."""
+    document = policy("object.(", failurePolicy=failure_policy, validationActions=["Deny"])
+    (record,) = load_documents(json.dumps(document), "policy.yaml").records
+    programs = (
+        compile_documents([record])
+        if is_compiled
+        else fail_policy(record, CompileError("too large"))
+    )
+    (result,) = Engine(programs).evaluate(pod(GOOD)).results
+    assert (result.status, result.action) == (Status.ERROR, Action.ENFORCE)

@@ -1,10 +1,9 @@
 """Which pod controllers does a rule about Pods also mean?"""
 
-from collections.abc import Iterator
-
 import msgspec
 
 from lictor.lang.kind_selector import parse_kind_selector
+from lictor.match.classic import list_descriptions
 from lictor.model.matching import Match, ResourceDescription
 from lictor.model.policy import Generate, Mutate, Policy, Rule
 
@@ -67,13 +66,7 @@ def _concerns_pods(rule: Rule) -> bool:
 
 
 def _list_kinds(match: Match) -> list[str]:
-    return [kind for described in _list_descriptions(match) for kind in described.kinds]
-
-
-def _list_descriptions(match: Match) -> Iterator[ResourceDescription]:
-    yield match.resources
-    for each in (*match.any, *match.all):
-        yield each.resources
+    return [kind for described in list_descriptions(match) for kind in described.kinds]
 
 
 def _names_pod(kinds: list[str] | tuple[str, ...]) -> bool:
@@ -87,7 +80,7 @@ def _allows_controllers(rules: tuple[Rule, ...]) -> bool:
         for rule in rules
         for match in (rule.match, rule.exclude)
         if match is not None
-        for described in _list_descriptions(match)
+        for described in list_descriptions(match)
     ]
     return (
         not any(_is_fixed_to_object(rule) for rule in rules)
