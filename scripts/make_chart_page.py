@@ -112,8 +112,9 @@ def print_tables() -> str:
     lines = [
         "## Values of Kyverno's chart",
         "",
-        f"Of the {len(fates)} values of Kyverno's chart 1.18, {counts['same']} have the same name and"
-        f" meaning, {counts['renamed']} have another name, and {counts['not needed']} are not needed."
+        f"Of the {len(fates)} values of Kyverno's chart 1.18, {counts['same']} have the same name"
+        f" and meaning, {counts['renamed']} have another name,"
+        f" and {counts['not needed']} are not needed."
         " `*` is any controller; a name includes the values below it.",
         "",
         "| value of Kyverno's chart | here | note |",

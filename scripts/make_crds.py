@@ -12,8 +12,8 @@ HEAD = """\
 # Custom resources
 
 Every kind that `lictor install` defines, with the fields of its `spec`. `kubectl explain
-cpol.spec.rules` shows the fields below these. Written by `scripts/make_crds.py` from the definitions
-that `lictor crds` prints.
+cpol.spec.rules` shows the fields below these. Written by `scripts/make_crds.py` from the
+definitions that `lictor crds` prints.
 """
 
 

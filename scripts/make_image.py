@@ -33,7 +33,7 @@ def find_builder(wanted: str) -> str:
             return name
     raise SystemExit(
         f"no image is built: {wanted or ', '.join(BUILDERS)} not found. "
-        "Install one of buildah, podman and docker; docs/get-started/cluster.md tells what else there is."
+        "Install one of buildah, podman and docker; see docs/get-started/cluster.md."
     )
 
 

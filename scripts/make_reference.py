@@ -19,8 +19,8 @@ Every command, flag, setting and environment variable. Written by `scripts/make_
 the program.
 
 All commands accept `-h` and `--help`. Switches accept a value (`--flag=false`). Every command
-accepts the log flags of Kyverno: `-v` (with or without a number) lists ignored documents, the others
-have no effect.
+accepts the log flags of Kyverno: `-v` (with or without a number) lists ignored documents, the
+others have no effect.
 [Exit codes](../operate/troubleshooting.md#exit-codes) has one table for all commands.
 """
 # What the entries of the ConfigMap of an installation mean, and what holds where they are missing.

@@ -1,6 +1,7 @@
 """The commands of a page: run them in a fresh folder, and compare what they print.
 
-    python tests/page_commands.py docs/guides/apply.md ...     # write real output in place of lines "@@"
+    python tests/page_commands.py PAGE...              # write the output in place of lines "@@"
+    python tests/page_commands.py --update PAGE...     # and in place of output that differs
 
 A page is Markdown. In a `console` block, lines after `$ ` are commands (`> ` continues one), all others are
 the output; `...` stands for any text, on a line by itself for any lines. A block whose info string has
@@ -162,8 +163,8 @@ def is_accepted(command: Command, code: int) -> bool:
     return code == 0 or (code == 1 and any(line not in ("", "...") for line in command.output))
 
 
-def fill(path: Path, folder: Path) -> None:
-    """Write the real output in place of `@@`, and print what differs."""
+def fill(path: Path, folder: Path, *, update: bool) -> None:
+    """Write the real output in place of `@@`, and print or replace what differs."""
     text, session = path.read_text(), Session(folder)
     try:
         for part in list_parts(text):
@@ -171,31 +172,31 @@ def fill(path: Path, folder: Path) -> None:
                 session.write(part)
                 continue
             for command in [] if part.mark else part.commands:
-                text = _fill_command(text, command, *session.run(command))
+                code, output = session.run(command)
+                is_right = matches(command.output, output) and is_accepted(command, code)
+                if command.output == [_PLACEHOLDER] or (update and not is_right):
+                    text = _replace_output(text, command, output)
+                elif not is_right:
+                    print(f"--- exit code {code}: {command.text}\n{output}")
     finally:
         session.close()
     path.write_text(text)
 
 
-def _fill_command(text: str, command: Command, code: int, output: str) -> str:
-    if command.output == [_PLACEHOLDER]:
-        lines = [line.rstrip() for line in output.strip("\n").splitlines()]
-        start = text.index("$ " + command.text.replace("\n", "\n> "))
-        head, rest = text[:start], text[start:]
-        text = head + rest.replace(f"\n{_PLACEHOLDER}\n", "\n" + "\n".join(lines) + "\n", 1)
-    elif not matches(command.output, output) or not is_accepted(command, code):
-        print(f"--- exit code {code}: {command.text}\n{output}")
-    return text
+def _replace_output(text: str, command: Command, output: str) -> str:
+    shown = "$ " + command.text.replace("\n", "\n> ") + "\n"
+    lines = "".join(line.rstrip() + "\n" for line in output.strip("\n").splitlines())
+    return text.replace(shown + "".join(line + "\n" for line in command.output), shown + lines, 1)
 
 
 def main(pages: list[str]) -> None:
     """Fill pages."""
     import tempfile
 
-    for page in pages:
+    for page in [each for each in pages if each != "--update"]:
         print(page)
         with tempfile.TemporaryDirectory() as folder:
-            fill(Path(page), Path(folder))
+            fill(Path(page), Path(folder), update="--update" in pages)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ pytestmark = [
 class Quiet(http.server.SimpleHTTPRequestHandler):
     """Serves the site without a log."""
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 

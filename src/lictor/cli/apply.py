@@ -148,7 +148,9 @@ lictor apply policies/ --resource resources/ --output-format html --output repor
     "--parallel", type=int, default=0, help="Number of processes (0: chosen by the work)."
 )
 @click.option(
-    "--engine", default="local", help="Who judges: local, ray or ray://ADDRESS (default local)."
+    "--engine",
+    default="local",
+    help="Where to evaluate: local, ray or ray://ADDRESS (default local).",
 )
 @click.option(
     "--cluster-from",
@@ -156,8 +158,8 @@ lictor apply policies/ --resource resources/ --output-format html --output repor
     help="Where paths name their cluster, as 'snapshots/{cluster}/*.json'.",
 )
 @click.option("-c", "--cluster", is_flag=True, help="Evaluate the resources of a cluster.")
-@click.option("--registry", is_flag=True, help="Ask image registries.")
-@click.option("--image-layout", default="", help="OCI layout folder in the place of registries.")
+@click.option("--registry", is_flag=True, help="Query image registries.")
+@click.option("--image-layout", default="", help="OCI layout folder to use instead of registries.")
 @click.option("--kubeconfig", default="", help="Path to the kubeconfig file.")
 @click.option("--crd-path", default="", help="Path to definitions of custom resources.")
 @click.option("--context", default="", help="Context of the kubeconfig file.")

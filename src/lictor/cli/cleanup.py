@@ -50,7 +50,7 @@ def cleanup(
     prefix: str,
     **cluster: str,
 ) -> int:
-    """Say what the cleanup and deleting policies of a cluster would delete.
+    """Show what the cleanup and deleting policies of a cluster would delete.
 
     Policies are named as NAME or NAMESPACE/NAME; without a name all are asked. Nothing is deleted:
     that is the work of the cleanup controller alone, on each policy's schedule.

@@ -125,7 +125,7 @@ def _read_go_style(args: Sequence[str]) -> Iterator[str]:
 
 
 WORDS = {
-    "kubeconfig": "File that says where the API server is; inside a Pod it is not needed.",
+    "kubeconfig": "Kubeconfig file; not needed inside a Pod.",
     "context": "Which context of the kubeconfig to use.",
     "resync_period": "How often every loop looks at everything again, changed or not.",
     "leader_election_retry_period": "How often the leader renews its lease of six such periods.",
@@ -160,9 +160,9 @@ WORDS = {
     "registry_mirrors": "Where images are looked for first: REGISTRY=MIRROR/PATH, with commas.",
     "registry_ca": "File with certificate authorities of registries, besides the system's.",
     "module_folders": "Folders of modules that policies in Wasm may name by file://, with commas.",
-    "registry_allowlist": "Registries that may be asked wherever they are, with commas.",
-    "registry_blocklist": "Networks and hosts of registries that are never asked, with commas.",
-    "enable_tuf": "Take the trust root of a Sigstore of one's own, from tufMirror.",
+    "registry_allowlist": "Registries that are allowed at any address.",
+    "registry_blocklist": "Networks and hosts of registries that are never contacted.",
+    "enable_tuf": "Use the trust root of a private Sigstore, from tufMirror.",
     "tuf_mirror": "URL of the TUF repository of a Sigstore; empty means the public one.",
     "tuf_root": "File with the first root metadata (root.json) of that TUF repository.",
     "tuf_root_raw": "The first root metadata itself, in place of a file.",
@@ -196,7 +196,7 @@ WORDS = {
     "renew_before": "How long before they expire certificates are renewed.",
     "ca_secret_name": "Secret of the certificate authority; empty means the usual name.",
     "tls_secret_name": "Secret of the serving certificate; empty means the usual name.",
-    "tls_key_algorithm": "RSA, ECDSA or Ed25519: the keys of our own certificates.",
+    "tls_key_algorithm": "RSA, ECDSA or Ed25519: the keys of generated certificates.",
     "background_service_account_name": "Service account of the background controller.",
     "reports_service_account_name": "Service account of the reports controller.",
     "cleanup_service_account_name": "Service account of the cleanup controller.",

@@ -51,8 +51,8 @@ lictor explain policy.yaml -r pod.yaml --format json"""
 @slice_option("--policy", help="Explain these policies only, by name.")
 @click.option("--rule", default="", help="Explain this rule only.")
 @click.option("--failed", is_flag=True, help="Explain only what failed.")
-@click.option("--registry", is_flag=True, help="Ask image registries.")
-@click.option("--image-layout", default="", help="OCI layout folder in the place of registries.")
+@click.option("--registry", is_flag=True, help="Query image registries.")
+@click.option("--image-layout", default="", help="OCI layout folder to use instead of registries.")
 @click.option(
     "--format", "form", type=click.Choice(("text", "json")), default="text", help="text or json."
 )

@@ -66,7 +66,7 @@ def _refuse_helm_values(_: click.Context, __: click.Parameter, given: str | None
 @slice_option(
     "--values",
     "value_files",
-    help="Files with values of the chart; what other options say wins over them.",
+    help="Files with values of the chart; other options override them.",
 )
 @click.option("--replicas", type=int, show_default="3", help="Replicas of the webhook server.")
 @click.option(
@@ -90,10 +90,8 @@ def _refuse_helm_values(_: click.Context, __: click.Parameter, given: str | None
 @click.option(
     "--openreports", "open_reports", is_flag=True, help="Write reports of openreports.io."
 )
-@click.option("--web", is_flag=True, help="With the page that shows what reports say.")
-@slice_option(
-    "--web-host", "web_hosts", help="Names by which browsers ask for the page; means --web."
-)
+@click.option("--web", is_flag=True, help="Add the web UI.")
+@slice_option("--web-host", "web_hosts", help="Host names of the web UI; implies --web.")
 @click.option("--skip-crds", is_flag=True, help="Leave out the kinds; lictor crds prints them.")
 @click.option(
     "--flag",

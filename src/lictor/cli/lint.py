@@ -37,7 +37,7 @@ lictor lint --fix policies/
 lictor lint --crds crds/ policies/
 lictor lint --cluster policies/
 
-# Which mistakes are there, and how often?
+# Count the findings of each rule
 lictor lint --statistics policies/
 
 # Mark the lines of a pull request
@@ -87,7 +87,7 @@ def lint(  # noqa: PLR0913  (one for each option)
 ) -> int:
     """Check policies, exceptions, cleanup policies and test files for mistakes.
 
-    Exits with 0 where there are no errors, with 1 where there are, and with 2 on a wrong call.
+    Exits with 0 if there are no errors, with 1 if there are, and with 2 for an invalid call.
     Settings come from the nearest lictor.toml or pyproject.toml, and a line's own from a comment:
     # lictor: ignore[LIC101]
     """

@@ -39,7 +39,7 @@ LOGGING_COMMANDS = frozenset(("control", "serve", "up", "wasm", "web"))
 COMMANDS = {
     "apply": LazyCommand("lictor.cli.apply", "apply", "Apply policies to resources."),
     "cleanup": LazyCommand(
-        "lictor.cli.cleanup", "cleanup", "Say what cleanup policies would delete."
+        "lictor.cli.cleanup", "cleanup", "Show what cleanup policies would delete."
     ),
     "completion": LazyCommand(
         "lictor.cli.completion", "completion", "Print the completion script for a shell."
@@ -54,7 +54,7 @@ COMMANDS = {
     "create": LazyCommand("lictor.cli.create", "create", "Create files to start from."),
     "docs": LazyCommand("lictor.cli.docs", "docs", "Write the reference of all commands."),
     "explain": LazyCommand(
-        "lictor.cli.explain", "explain", "Show step by step why a policy answers as it does."
+        "lictor.cli.explain", "explain", "Show step by step why a policy returns its result."
     ),
     "fix": LazyCommand("lictor.cli.fix", "fix", "Bring old files up to date."),
     "help": LazyCommand("lictor.cli.help", "show_help", "Show the help of a command."),
@@ -63,15 +63,15 @@ COMMANDS = {
     ),
     "jp": LazyCommand("lictor.cli.jp", "jp", "Work with JMESPath expressions."),
     "lint": LazyCommand("lictor.cli.lint", "lint", "Check policies and test files for mistakes."),
-    "lsp": LazyCommand("lictor.cli.lsp", "lsp", "Serve an editor while policies are written."),
+    "lsp": LazyCommand("lictor.cli.lsp", "lsp", "Run the language server for editors."),
     "migrate": LazyCommand(
-        "lictor.cli.migrate", "migrate", "Take the place of Kyverno, and say what would differ."
+        "lictor.cli.migrate", "migrate", "Replace Kyverno, and show what would differ."
     ),
     "policy-server": LazyCommand(
         "lictor.cli.policy_server", "policy_server", "Serve Kubewarden's policies."
     ),
     "preview": LazyCommand(
-        "lictor.cli.preview", "preview", "Say what a policy would refuse or change in a cluster."
+        "lictor.cli.preview", "preview", "Show what a policy would deny or change in a cluster."
     ),
     "rule": LazyCommand("lictor.cli.rule", "rule", "Explain a rule of lint."),
     "serve": LazyCommand("lictor.cli.serve", "serve", "Run the admission webhook."),
@@ -80,13 +80,15 @@ COMMANDS = {
     "uninstall": LazyCommand(
         "lictor.cli.uninstall", "uninstall", "Remove an installation from the cluster."
     ),
-    "up": LazyCommand("lictor.cli.up", "up", "Run a cluster of its own, to try policies."),
+    "up": LazyCommand("lictor.cli.up", "up", "Run a local cluster to try policies."),
     "verify": LazyCommand(
-        "lictor.cli.verify", "verify", "Say who signed an image, and what policies say of it."
+        "lictor.cli.verify",
+        "verify",
+        "Show who signed an image, and the results of policies for it.",
     ),
     "version": LazyCommand("lictor.cli.version", "version", "Print the version."),
     "wasm": LazyCommand("lictor.cli.wasm", "wasm", "Run and share Kubewarden's policies in Wasm."),
-    "web": LazyCommand("lictor.cli.web", "web", "Show what reports say, as a page for browsers."),
+    "web": LazyCommand("lictor.cli.web", "web", "Serve the web UI with reports."),
 }
 
 cli = LazyGroup(
@@ -95,9 +97,9 @@ cli = LazyGroup(
     context_settings=CONTEXT_SETTINGS,
     help=(
         "One policy engine for Kubernetes.\n\n"
-        "Takes Kyverno's policies, tests and flags as they are: judge resources with apply, test "
-        "policies with test. Kyverno's log flags are accepted everywhere: -v tells what was left "
-        "out, the others change nothing."
+        "Runs Kyverno's policies, tests and flags unchanged: evaluate resources with apply, test "
+        "policies with test. Kyverno's log flags are accepted everywhere: -v lists ignored "
+        "documents, the others have no effect."
     ),
 )
 click.version_option(VERSION, prog_name=PROGRAM, message="%(prog)s %(version)s")(cli)

@@ -71,7 +71,7 @@ _ADDRESS = re.compile(r"[^/\s]+:[0-9]{1,5}|[-a-z0-9]+/[-a-z0-9]+")
 @click.option(
     "--compare",
     is_flag=True,
-    help="Judge live requests beside Kyverno, without a say, and tell where answers differ.",
+    help="Evaluate live requests beside Kyverno, without effect, and report different responses.",
 )
 @click.option(
     "--for",
@@ -105,7 +105,7 @@ def migrate(
     context: str,
     **options: Json,
 ) -> int:
-    """Say what would differ if lictor took Kyverno's place, and what to do for that.
+    """Show what would differ if lictor replaced Kyverno, and the steps to do it.
 
     Reads the installation in the cluster, or files in PATHS (rendered charts, exported objects,
     policies): settings, flags, policies, exceptions, rights, reports. Writes nothing to the

@@ -93,7 +93,7 @@ _OPTIONS = (
     _switch(
         "--ignore-kubernetes-connection-failure",
         "IGNORE_KUBERNETES_CONNECTION_FAILURE",
-        "Start also without a cluster; policies that ask it get errors.",
+        "Start without a cluster; policies that read from it get errors.",
     ),
     _option(
         "--log-fmt",
@@ -120,7 +120,7 @@ _OPTIONS = (
     _option(
         "--policies",
         "POLICIES",
-        "File that says which policies to serve; read anew when it changes.",
+        "File with the policies to serve; reloaded when it changes.",
         type=_FILE,
         default="policies.yml",
     ),
@@ -162,7 +162,7 @@ _OPTIONS = (
     _option(
         "--verification-path",
         "VERIFICATION_CONFIG_PATH",
-        "File that says by whom modules must be signed.",
+        "File with the required signatures of modules.",
         type=_FILE,
     ),
     _option(

@@ -60,7 +60,7 @@ def preview(
     prefix: str,
     **cluster: str,
 ) -> int:
-    """Say what in a cluster POLICY would refuse or change if it were enforced now.
+    """Show what POLICY would deny or change in a cluster if it were enforced now.
 
     POLICY is a file or folder, or the name of a policy in the cluster (NAMESPACE/NAME where the
     name alone is not enough). Every object of the kinds it is about is judged as if it were created

@@ -105,8 +105,8 @@ class TestFlags(msgspec.Struct, frozen=True):
     default="",
     help="json, yaml, markdown, junit or sarif (a table).",
 )
-@click.option("--registry", is_flag=True, help="Ask image registries.")
-@click.option("--image-layout", default="", help="OCI layout folder in the place of registries.")
+@click.option("--registry", is_flag=True, help="Query image registries.")
+@click.option("--image-layout", default="", help="OCI layout folder to use instead of registries.")
 @click.option("--fail-only", is_flag=True, help="Show failures only.")
 @click.option("--remove-color", is_flag=True, help="Remove any color from output.")
 @click.option("--detailed-results", is_flag=True, help="Show messages in the table.")
@@ -119,7 +119,7 @@ class TestFlags(msgspec.Struct, frozen=True):
 @click.option(
     "--coverage",
     is_flag=True,
-    help="Tell which rules and conditions tests reach, and which changes no test notices.",
+    help="Report which rules and conditions tests reach, and which changes no test notices.",
 )
 @click.option(
     "--fail-under",

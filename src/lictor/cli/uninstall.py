@@ -37,7 +37,7 @@ lictor uninstall --namespace kyverno --prefix kyverno"""
     is_flag=True,
     help="Delete the custom resource definitions too, and with them all policies and reports.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not prompt.")
 @click.option("--keep-crds", is_flag=True, hidden=True, help="What happens without --crds.")
 @click.option("--kubeconfig", default="", help="The kubeconfig file to use.")
 @click.option("--context", default="", help="The context of the kubeconfig to use.")

@@ -46,8 +46,8 @@ _FORMATS = ("text", "json", "payload")
 @click.option(
     "--timestamp-certificate-chain", default="", help="File with a time stamp authority's chain."
 )
-@click.option("--insecure-ignore-tlog", is_flag=True, help="Ask for no transparency log entry.")
-@click.option("--insecure-ignore-sct", is_flag=True, help="Ask for no certificate log's promise.")
+@click.option("--insecure-ignore-tlog", is_flag=True, help="Require no transparency log entry.")
+@click.option("--insecure-ignore-sct", is_flag=True, help="Require no certificate timestamp (SCT).")
 @click.option(
     "--signature-digest-algorithm",
     type=click.Choice(("sha224", "sha256", "sha384", "sha512")),
@@ -61,9 +61,9 @@ _FORMATS = ("text", "json", "payload")
 @click.option(
     "--signature-repository", default="", help="The repository with the signatures, if another."
 )
-@slice_option("--policy", help="Files with policies that shall judge the image.")
+@slice_option("--policy", help="Files with policies to evaluate for the image.")
 @click.option("--rule", default="", help="Only this rule of the policies.")
-@click.option("--image-layout", default="", help="OCI layout folder in the place of registries.")
+@click.option("--image-layout", default="", help="OCI layout folder to use instead of registries.")
 @click.option("--allow-insecure-registry", is_flag=True, help="Allow HTTP and unknown TLS.")
 @click.option(
     "--format",
@@ -80,7 +80,7 @@ def verify(
     rule: str,
     **flags: Json,
 ) -> int:
-    """List the signatures and attestations of images, and say which of them count, and why.
+    """List the signatures and attestations of images, and why each is accepted or refused.
 
     Flags mean what they mean for cosign. Exits with 0 where every image is verified, with 1 where
     one is not, and with 2 on a wrong call.

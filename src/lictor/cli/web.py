@@ -54,15 +54,15 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--login",
     "asks_users",
     is_flag=True,
-    help="People sign in with tokens of the cluster, and see what they may list.",
+    help="Users sign in with tokens of the cluster and see what they may list.",
 )
 @click.option(
     "--same-users",
     "shares_users",
     is_flag=True,
-    help="With --login and several clusters: users of one name are the same people in all.",
+    help="With --login and several clusters: equal user names are the same user.",
 )
-@slice_option("--host", "hosts", help="Names by which browsers may ask for the page.")
+@slice_option("--host", "hosts", help="Host names that browsers may use.")
 @click.option("--base", default="", help="The path of the page on its host, such as /lictor.")
 @click.option("--tls-cert", "certificate", type=_FILE, help="The certificate to show, as PEM.")
 @click.option("--tls-key", "key", type=_FILE, help="Its key, as PEM.")
@@ -78,11 +78,15 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     type=click.Path(path_type=Path, file_okay=False),
     help="Keep the history of totals in this folder.",
 )
-@click.option("--notifications", type=_FILE, help="File that says who is told of new violations.")
+@click.option(
+    "--notifications",
+    type=_FILE,
+    help="File with the targets of notifications about new violations.",
+)
 @click.option(
     "--notifications-folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Remember in this folder what was told; with --login it is remembered in the cluster.",
+    help="Folder for the state of notifications; with --login it is stored in the cluster.",
 )
 @click.option(
     "--metrics-port",
@@ -105,7 +109,7 @@ def web(
     *, arguments: tuple[str, ...], namespace: str, prefix: str, log_format: str, verbose: bool,
     **given: Json,
 ) -> None:  # fmt: skip
-    """Serve the page: what the reports of clusters or files say, for people.
+    """Serve the web UI: the reports of clusters or files in a browser.
 
     It only reads. On your own machine it shows what your kubeconfig may read, to whoever has the
     address that is printed, with its key. With --login everybody sees what they may list.

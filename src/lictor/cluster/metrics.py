@@ -129,12 +129,12 @@ _PROCESSES: Final = (
     _M(
         CONNECTIONS_DROPPED,
         _C,
-        "Connections closed from our side: silent, a failed handshake, or to make room.",
+        "Connections closed by the server: silent, failed handshake, or evicted.",
         ("reason",),
         ("evicted", "handshake", "silent"),
     ),
     _M(CERTIFICATE_RELOADS, _C, "Serving certificates taken into use."),
-    _M(CERTIFICATE_EXPIRY, _G, "When the certificate in a Secret of ours ends.", ("secret",)),
+    _M(CERTIFICATE_EXPIRY, _G, "When the certificate in a Secret of lictor expires.", ("secret",)),
     _M(WEBHOOK_HEALTHY, _G, "1 while the webhooks answer, as this replica sees it; else 0."),
     _M(WEBHOOK_ANSWER, _G, "When a webhook answered last."),
 )
@@ -199,7 +199,7 @@ _NOTIFICATIONS: Final = (
     _M(
         "lictor_notifications_dropped",
         _C,
-        "Results that a target was not told.",
+        "Results that were not sent to a target.",
         (*_TARGET_LABELS, "reason"),
     ),
     _M("lictor_notifications_waiting", _G, "Results that wait for a target.", _TARGET_LABELS),
@@ -218,7 +218,7 @@ _EVALUATION_LABELS: Final = (
 EVALUATIONS: Final = "kubewarden_policy_evaluations"
 EVALUATION_LATENCY: Final = "kubewarden_policy_evaluation_latency_milliseconds"
 _POLICY_SERVER: Final = (
-    _M(EVALUATIONS, _C, "Requests that policies were asked about.", _EVALUATION_LABELS),
+    _M(EVALUATIONS, _C, "Requests that policies evaluated.", _EVALUATION_LABELS),
     _M(EVALUATION_LATENCY, _H, "Milliseconds from a question to its answer.", _EVALUATION_LABELS),
 )
 # By what they tell of, in the order of the page in docs.

@@ -21,7 +21,7 @@ class ImagesExpression(msgspec.Struct, frozen=True, rename="camel", omit_default
 
 
 class ValidationConfiguration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is done with every image, whatever its signatures."""
+    """What is done with every image, with any signature."""
 
     mutate_digest: bool = True
     verify_digest: bool = True

@@ -33,7 +33,7 @@ class UpCommand(FlagCommand):
         return super().parse_args(ctx, [*spread, "--policies"] if is_bare else spread)
 
 
-@click.command(cls=UpCommand, short_help="Run a cluster of its own.", examples=_EXAMPLES)
+@click.command(cls=UpCommand, short_help="Run a local cluster.", examples=_EXAMPLES)
 @click.option(
     "--policies",
     type=click.Path(path_type=Path, exists=True),
@@ -49,7 +49,7 @@ class UpCommand(FlagCommand):
     "--address",
     default="127.0.0.1",
     show_default=True,
-    help="The address that it listens on; clients must know a token wherever that is.",
+    help="The address to listen on; clients always need credentials.",
 )
 @click.option(
     "--data",
@@ -78,7 +78,7 @@ class UpCommand(FlagCommand):
     "--grant-all", is_flag=True, help="Let policies of this cluster read and write every object."
 )
 @click.option("--bare", is_flag=True, help="Only the API server: no policies, no webhook.")
-@click.option("--no-web", is_flag=True, help="Without the page that shows what reports say.")
+@click.option("--no-web", is_flag=True, help="Do not serve the web UI.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the log of everything that runs.")
 def up(  # noqa: PLR0913  (one for each option)
     *,

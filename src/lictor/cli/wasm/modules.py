@@ -27,12 +27,12 @@ lictor wasm inspect -o yaml registry://ghcr.io/team/policies/labels:v1"""
     examples=_ANNOTATE_EXAMPLES,
 )
 @click.option("-m", "--metadata-path", default="", help="File with the metadata.")
-@click.option("-u", "--usage-path", default="", help="File that tells how the policy is used.")
+@click.option("-u", "--usage-path", default="", help="File with the usage of the policy.")
 @click.option("-o", "--output-path", default="", help="File to write.")
 def annotate(
     *, arguments: tuple[str, ...], metadata_path: str, usage_path: str, output_path: str
 ) -> None:
-    """Write metadata into a WebAssembly module, in the place of what it had before."""
+    """Write metadata into a WebAssembly module, and replace existing metadata."""
     from lictor.offline.wasm.inspection import annotate_file
 
     warn(annotate_file(arguments[0], metadata_path, usage_path, output_path))
@@ -42,7 +42,7 @@ def annotate(
 @click.option(
     "-o", "--output", "form", type=click.Choice(("yaml",)), default=None, help="Print YAML."
 )
-@click.option("--show-signatures", is_flag=True, help="Tell too who signed it.")
+@click.option("--show-signatures", is_flag=True, help="Also show who signed it.")
 @source_options
 def inspect(
     *,
@@ -52,7 +52,7 @@ def inspect(
     sources_path: str,
     docker_config_json_path: str,
 ) -> None:
-    """Tell what a policy says of itself: what it judges, and what it wants to read.
+    """Show the metadata of a policy: its rules, and what it reads.
 
     The policy is a file, an address, or the beginning of a SHA-256 of one that was pulled.
     """
@@ -78,7 +78,7 @@ def _render(section: TextSection) -> str:
 
 @click.command(cls=WasmCommand)
 def info() -> None:
-    """Tell versions, the builtins that policies in Rego may call, and where things are kept."""
+    """Show versions, the builtins for policies in Rego, and the folders in use."""
     from lictor.offline.wasm.inspection import describe_installation
 
     click.echo(f"lictor version: {VERSION}")

@@ -48,7 +48,7 @@ def verification_options(function: Function) -> Function:
             multiple=True,
             help="Annotation that must be signed: NAME=VALUE.",
         ),
-        click.option("--cert-email", default="", help="The signer, as their certificate says."),
+        click.option("--cert-email", default="", help="The signer in the certificate."),
         click.option("--cert-oidc-issuer", default="", help="Who vouches for the signer."),
         click.option("--github-owner", default="", help="Owner whose workflows must have signed."),
         click.option("--github-repo", default="", help="Repository whose workflow must have."),

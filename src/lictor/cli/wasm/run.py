@@ -68,7 +68,7 @@ _RUN_OPTIONS = (
         "--execution-mode",
         type=click.Choice(_MODES),
         default=None,
-        help="How the module is spoken to, where it does not say so itself.",
+        help="Execution mode of a module without metadata.",
     ),
     click.option("--raw", is_flag=True, help="The request is any JSON."),
     click.option(
@@ -78,7 +78,7 @@ _RUN_OPTIONS = (
         _CAPABILITIES,
         "host_capabilities",
         multiple=True,
-        help="What it may ask its host: '*' (all), oci/*, net/v1/dns_lookup_host.",
+        help="Allowed host calls: '*' (all), oci/*, net/v1/dns_lookup_host.",
     ),
     click.option(
         "--record-host-capabilities-interactions",
@@ -98,7 +98,7 @@ _RUN_OPTIONS = (
         type=click.FloatRange(min=0),
         default=5.0,
         show_default=True,
-        help="Seconds that an answer may take; 0 is for ever.",
+        help="Seconds that a response may take; 0 means no limit.",
     ),
     source_options,
     verification_options,
@@ -156,10 +156,10 @@ def _tell(line: "GuestLogLine") -> None:
 )
 @run_options
 def run(*, arguments: tuple[str, ...], **flags: Json) -> None:
-    """Ask a policy about a request, and print its answer as JSON.
+    """Evaluate a request with a policy, and print the response as JSON.
 
     The policy is a file, an address, the beginning of the SHA-256 of one that was pulled, or a
-    file with ClusterAdmissionPolicies, AdmissionPolicies and groups: each of them is asked.
+    file with ClusterAdmissionPolicies, AdmissionPolicies and groups: each of them is evaluated.
     """
     with _open(arguments[0], flags) as session:
         for answer in session.ask():

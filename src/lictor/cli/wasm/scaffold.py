@@ -84,7 +84,7 @@ def manifest(
 @click.option("--object", "new", default="", help="File with the object as it shall be.")
 @click.option("--old-object", default="", help="File with the object as it was.")
 def request(*, operation: str | None, new: str, old_object: str) -> None:
-    """Print the request by which somebody would create, change or delete an object."""
+    """Print the request that creates, changes or deletes an object."""
     from lictor.offline.wasm.scaffolds import read_object, scaffold_request
 
     objects = [read_object(path) if path else None for path in (new, old_object)]

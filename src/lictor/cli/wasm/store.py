@@ -92,7 +92,7 @@ def digest(*, arguments: tuple[str, ...], sources_path: str, docker_config_json_
 @source_options
 @verification_options
 def verify(*, arguments: tuple[str, ...], **flags: Json) -> None:
-    """Check that a policy in a registry carries the signatures that are asked for."""
+    """Check that a policy in a registry has the required signatures."""
     from lictor.offline.wasm.modules import split_flags, verify_module_at
 
     sources, wanted = split_flags(flags)
