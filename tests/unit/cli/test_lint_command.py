@@ -222,11 +222,23 @@ def test_other_policies_are_errors(run, write):
     assert "1 policy of another family is not looked into yet" in out
 
 
-def test_the_guide_lists_every_check():
-    guide = Path(__file__).parents[3] / "docs" / "lint.md"
-    rows = [line.split("|") for line in guide.read_text().splitlines() if line.startswith("| LIC")]
-    listed = [tuple(cell.strip(" `") for cell in row[1:5]) for row in rows]
-    assert listed == [(c.code, c.name, str(c.severity), c.summary) for c in CHECKS.values()]
+@pytest.mark.parametrize(
+    "words", [["rule", "LIC304"], ["rule", "wildcard-kind"], ["lint", "--explain", "lic304"]]
+)
+def test_a_rule_is_explained_as_on_its_page(capsys, words):
+    page = Path(__file__).parents[3] / "docs" / "rules" / "LIC304.md"
+    assert exit_codes.run(words) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("# LIC304: wildcard-kind\n")
+    assert page.read_text().startswith(out)
+
+
+@pytest.mark.parametrize(
+    "words", [["rule", "LIC999"], ["rule"], ["lint"], ["lint", "--explain", "x"]]
+)
+def test_a_rule_that_does_not_exist_is_an_invalid_call(capsys, words):
+    assert exit_codes.run(words) == 2
+    assert capsys.readouterr().out == ""
 
 
 def test_gitlab_gets_a_report_of_code_quality(run, write):

@@ -115,6 +115,7 @@ CALLS = [
     "migrate --restore FILE --kubeconfig kubeconfig",
     "preview policy.yaml --kubeconfig kubeconfig",
     "preview wrong.yaml FILE",
+    "rule FILE",
     "status --kubeconfig kubeconfig",
     "status --context FILE",
     "test test",

@@ -16,7 +16,7 @@ from lictor.families.registry import registry
 
 ROOT = Path(__file__).parents[3]
 PROMTOOL = shutil.which("promtool")
-RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
+RUNBOOKS = (ROOT / "docs" / "operate" / "runbooks.md").read_text(encoding="utf-8")
 NAMES = [rule["alert"] for group in build_rule_groups() for rule in group["rules"]]
 SELECTOR = 'namespace="lictor"'
 

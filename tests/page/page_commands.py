@@ -1,7 +1,7 @@
 """The commands of a page: run them in a fresh folder, and compare what they print.
 
-    python tests/page_commands.py PAGE...              # write the output in place of lines "@@"
-    python tests/page_commands.py --update PAGE...     # and in place of output that differs
+    python tests/page/page_commands.py PAGE...              # write the output in place of lines "@@"
+    python tests/page/page_commands.py --update PAGE...     # and in place of output that differs
 
 A page is Markdown. In a `console` block, lines after `$ ` are commands (`> ` continues one), all others are
 the output; `...` stands for any text, on a line by itself for any lines. A block whose info string has
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LIMIT = 180
 _FENCE = re.compile(
     r"(?:^<!-- not run: (?P<mark>[^\n]+?) -->\n)?^```(?P<info>[^\n`]+)\n(?P<text>.*?)^```$",
