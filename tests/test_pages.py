@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 import pytest
+from page_commands import Block, File, Session, is_accepted, list_parts, matches
 
 from lictor.cli.exit_codes import run
 from lictor.cli.main import cli
-from page_commands import Block, File, Session, is_accepted, list_parts, matches
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -221,7 +221,7 @@ def check_cloud(api: FakeApi, _folder: Path) -> None:
 ROWS = {
     "files by URL": check_files,
     "images and modules": check_commands,
-    "`apiCall.service` in a policy": check_services,
+    "`apiCall.service` in a cluster-wide policy": check_services,
     "registries that a cluster-wide policy": check_named_registries,
     "API servers": check_administration,
     "`apiCall.service` with a variable": check_services_of_objects,
