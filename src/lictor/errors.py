@@ -42,6 +42,8 @@ LictorError
 A resource that breaks a policy is *not* an error: it is a Result with status FAIL.
 """
 
+import os
+
 from lictor.raw import JsonObject
 
 
@@ -278,3 +280,8 @@ class NotCompiledError(LictorError):
 
 class UsageError(LictorError):
     """The program was called in a way that makes no sense."""
+
+
+def describe_os_error(error: OSError) -> str:
+    """The reason without its number: asyncio puts addresses into the text of the error."""
+    return os.strerror(error.errno).lower() if error.errno else str(error)

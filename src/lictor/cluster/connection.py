@@ -18,7 +18,7 @@ import httpx
 import msgspec
 
 from lictor.cluster.config import ClusterConfig
-from lictor.errors import UnknownHostError, UnreachableError
+from lictor.errors import UnknownHostError, UnreachableError, describe_os_error
 from lictor.http.addresses import find_addresses
 from lictor.http.client import ClientResponse, HttpClient
 from lictor.lang.networks import METADATA
@@ -337,4 +337,6 @@ def _check_path(path: str) -> None:
 
 
 def _unreachable(what: str, error: Exception) -> UnreachableError:
+    if isinstance(error, OSError) and error.errno:
+        return UnreachableError(f"{what}: {describe_os_error(error)}")
     return UnreachableError(f"{what}: {type(error).__name__} {error}".rstrip())

@@ -12,7 +12,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import ImageNotFoundError, LookupFailedError
+from lictor.errors import ImageNotFoundError, LookupFailedError, describe_os_error
 from lictor.http.addresses import Chooser
 from lictor.http.client import AnswerTooLargeError, ClientResponse
 from lictor.ports import Descriptor, ImageManifest, RegistryAccess
@@ -71,7 +71,8 @@ class _Question(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return f"{self.repository.text}: {self.path.rpartition('/')[2].partition('?')[0]}"
+        last = self.path.rpartition("/")[2].partition("?")[0]
+        return f"{self.repository.text}{'@' if ':' in last else ':'}{last}"
 
     @property
     def target(self) -> str:
@@ -352,7 +353,9 @@ class RegistryClient:
                 f"({error.verify_message}); SSL_CERT_FILE or --registryCA names other authorities"
             ) from error
         except OSError as error:
-            raise LookupFailedError(f"{request.name}: {authority}: {error}") from error
+            raise LookupFailedError(
+                f"{request.name}: {authority}: {describe_os_error(error)}"
+            ) from error
 
 
 def _find_chooser(registry: str, access: RegistryAccess) -> Chooser:

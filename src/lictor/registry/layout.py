@@ -65,7 +65,7 @@ class OciLayout:
     ) -> ImageManifest:
         wanted = parse_repository(repository)
         check_reference(tag_or_digest)
-        name = f"{wanted.text}: {tag_or_digest}"
+        name = f"{wanted.text}{'@' if is_digest(tag_or_digest) else ':'}{tag_or_digest}"
         digest = (
             tag_or_digest if is_digest(tag_or_digest) else self._find_tag(wanted, tag_or_digest)
         )
@@ -73,7 +73,7 @@ class OciLayout:
 
     def blob(self, repository: str, digest: str, access: RegistryAccess) -> bytes:  # noqa: ARG002
         check_reference(digest)
-        name = f"{repository}: {digest}"
+        name = f"{repository}@{digest}"
         content = self._read(digest, self._settings.blob_bytes, name)
         check_digest(content, digest, name)
         return content

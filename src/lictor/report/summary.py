@@ -1,5 +1,6 @@
 """What verdicts add up to: counts, the summary line, and the text about what failed."""
 
+import re
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -13,6 +14,8 @@ from lictor.report.resource_name import describe_resource
 # Looking up a member costs more than what is asked of it, some forty times for each resource.
 _PASS, _FAIL, _MUTATION = Status.PASS, Status.FAIL, RuleType.MUTATION
 _LONGEST_VALUE = 120
+# Go escapes these for HTML; nothing here is HTML.
+_HTML_ESCAPE = re.compile(r"(?<!\\)\\u00(3c|3e|26)")
 _SEVERITIES = frozenset(("critical", "high", "medium", "low", "info"))
 
 
@@ -184,7 +187,8 @@ def _render_result(number: int, result: Result, request: Request) -> str:
 def _render_value(value: object) -> str:
     if value is None:
         return "nothing"
-    return _shorten(quote_text(value) if isinstance(value, str) else render_json(value))
+    text = quote_text(value) if isinstance(value, str) else render_json(value)
+    return _shorten(_HTML_ESCAPE.sub(lambda found: chr(int(found[1], 16)), text))
 
 
 def _one_line(text: str) -> str:

@@ -159,7 +159,7 @@ def test_server_below_a_path():
 
 
 def test_nobody_there():
-    with pytest.raises(UnreachableError, match="GET /api: ConnectionRefusedError"):
+    with pytest.raises(UnreachableError, match="GET /api: connection refused"):
         ask(ClusterConfig("http://127.0.0.1:1"))
 
 

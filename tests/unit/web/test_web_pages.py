@@ -107,7 +107,7 @@ def read_text(page: WebPage) -> str:
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
-        ("/", ["Overview", "Fail 1 break a rule", "−4 in 1 day", "Worst policies", "50 % of what was judged"]),
+        ("/", ["Overview", "Fail 1 break a rule", "−4 in 1 day", "Worst policies", "50 % of results pass"]),
         ("/results", ["4 results", "labels says fail", "2 hours ago"]),
         ("/results?status=fail", ["1 result", "Status: fail"]),
         ("/results?status=fail&page=9", ["Nothing fits", "Page 9 of 1", "Previous"]),

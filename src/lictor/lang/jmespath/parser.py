@@ -3,7 +3,15 @@
 from collections.abc import Callable
 
 from lictor.errors import SyntaxFaultError
-from lictor.lang.jmespath.syntax import IDENTITY, Lexeme, Node, NodeKind, Token, read_tokens
+from lictor.lang.jmespath.syntax import (
+    IDENTITY,
+    TOKEN_WORDS,
+    Lexeme,
+    Node,
+    NodeKind,
+    Token,
+    read_tokens,
+)
 from lictor.raw import Json
 
 _POWERS = {
@@ -41,7 +49,7 @@ def parse(text: str) -> Node:
     parser = _Parser(text)
     node = parser.expression(0)
     if parser.current is not Token.END:
-        raise parser.fault(f"Unexpected token at the end of the expression: {parser.current}")
+        raise parser.fault(f"unexpected {TOKEN_WORDS[parser.current]} after the expression")
     return node
 
 
@@ -241,7 +249,7 @@ class _Parser:
             elif self.current is Token.NUMBER:
                 parts[index] = self._integer()
             else:
-                raise self.fault(f"Expected tColon or tNumber, received: {self.current}")
+                raise self.fault(f"expected ':' or a number, found {TOKEN_WORDS[self.current]}")
         self._expect(Token.RIGHT_BRACKET)
         return parts
 
@@ -271,7 +279,7 @@ class _Parser:
 
     def _pair(self) -> Node:
         if self.current not in (Token.NAME, Token.QUOTED_NAME):
-            raise self.fault("Expected tQuotedIdentifier or tUnquotedIdentifier")
+            raise self.fault("expected the name of a key")
         key = self._advance()
         self._expect(Token.COLON)
         return Node(NodeKind.KEY_VALUE, (self.expression(0),), key.value, key.position)
@@ -287,5 +295,5 @@ class _Parser:
 
     def _expect(self, token: Token) -> None:
         if self.current is not token:
-            raise self.fault(f"Expected {token}, received: {self.current}")
+            raise self.fault(f"expected {TOKEN_WORDS[token]}, found {TOKEN_WORDS[self.current]}")
         self._advance()

@@ -66,7 +66,7 @@ def node_to_json(node: Node) -> Json:
 
 
 class Token(StrEnum):
-    """The kinds of tokens; the names are the ones users know from error messages."""
+    """The kinds of tokens, with the names that `jp parse` prints."""
 
     UNKNOWN = "tUnknown"
     STAR = "tStar"
@@ -117,6 +117,16 @@ _SYMBOLS = {
     ".": Token.DOT, "*": Token.STAR, ",": Token.COMMA, ":": Token.COLON, "@": Token.CURRENT,
     "{": Token.LEFT_BRACE, "}": Token.RIGHT_BRACE, "(": Token.LEFT_PAREN, ")": Token.RIGHT_PAREN,
 }  # fmt: skip
+# In error messages.
+TOKEN_WORDS = {
+    **{token: f"'{symbol}'" for symbol, token in _SYMBOLS.items()},
+    Token.NUMBER: "a number",
+    Token.NAME: "a name",
+    Token.QUOTED_NAME: "a quoted name",
+    Token.JSON: "a JSON literal",
+    Token.TEXT: "a string",
+    Token.END: "the end of the expression",
+}
 
 # re: linear - a text that is not closed ends the reading
 _LEXEME = re.compile(

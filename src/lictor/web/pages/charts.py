@@ -13,7 +13,7 @@ _SKY, _GROUND = 10, 88
 _MOST_POINTS = 300
 _TICKS = 4
 # Pixels at the left for the numbers; page.css has the same.
-_MARGIN = 48
+_MARGIN = 72
 _DAY = 86400
 
 

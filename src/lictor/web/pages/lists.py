@@ -319,7 +319,7 @@ def _render_cluster(context: PageContext, name: str, counts: Mapping[str, int]) 
     return element(
         "li",
         element("h2", element("a", name, href=href)),
-        element("p", element("strong", render_share(counts)), " of what was judged is right"),
+        element("p", element("strong", render_share(counts)), " of results pass"),
         render_bar(counts),
         element("p", describe_counts(counts), class_="quiet"),
         class_="card",

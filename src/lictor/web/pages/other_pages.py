@@ -137,8 +137,8 @@ def render_printed(context: PageContext, chosen: ResultFilter) -> Section:
         element("h1", "Policy report"),
         element(
             "p",
-            f"{format_moment(context.request.now)} · {render_share(totals)} of what was judged is "
-            f"right · {describe_counts(totals)}",
+            f"{format_moment(context.request.now)} · {render_share(totals)} of results pass · "
+            f"{describe_counts(totals)}",
             class_="lead",
         ),
         _render_print_bar(context, chosen),

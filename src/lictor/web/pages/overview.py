@@ -95,7 +95,7 @@ def _render_tiles(
     share = element(
         "p",
         element("strong", render_share(totals)),
-        " of what was judged is right",
+        " of results pass",
         class_="share-text",
     )
     return element(

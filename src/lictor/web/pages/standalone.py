@@ -168,7 +168,7 @@ def _render_head(report: StandaloneReport, groups: Sequence[GroupCount]) -> Html
         element("p", message, class_="lead"),
         element("ul", tiles, class_="tiles"),
         render_bar(totals),
-        element("p", share, f" of what was judged is right: {describe_counts(totals)}"),
+        element("p", share, f" of results pass: {describe_counts(totals)}"),
     )
 
 

@@ -107,7 +107,7 @@ def count_wrong(counts: Mapping[str, int]) -> int:
 
 
 def render_share(counts: Mapping[str, int]) -> str:
-    """How much of what was judged is right, in percent; never 100 where something is wrong."""
+    """The share of passing results in percent; never 100 if a result fails."""
     judged = count_wrong(counts) + counts.get("pass", 0)
     if not judged:
         return "–"  # noqa: RUF001  (a dash for nothing)
