@@ -145,7 +145,12 @@ class ObjectWriter:
         """Server-side apply: change an object, or create it."""
         kind = attributes.kind
         if self._context.store.get(kind, attributes.namespace, attributes.name) is None:
-            return await self._create_applied(attributes, applied)
+            try:
+                return await self._create_applied(attributes, applied)
+            except RefusedRequestError as error:
+                # Another request created it meanwhile: this one changes it, as in Kubernetes.
+                if error.reason != "AlreadyExists":
+                    raise
 
         def merge(current: JsonObject) -> JsonObject:
             return self._merge(attributes, current, applied)

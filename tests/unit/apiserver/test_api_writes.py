@@ -1,5 +1,6 @@
 """Creating, replacing, patching and deleting through HTTP, in Kubernetes' words."""
 
+import asyncio
 import json
 
 import pytest
@@ -453,5 +454,57 @@ def test_an_apply_takes_the_name_of_what_is_there() -> None:
         await site.create(CONFIG_MAPS, config_map("a", data={"a": "b"}))
         answer = await site.patch(path, applied, "apply-patch+yaml")
         assert (answer.status, answer.json["data"]) == (200, {"a": "b", "c": "d"})
+
+    run_on_site(work)
+
+
+def test_of_several_that_apply_a_new_object_one_creates_it() -> None:
+    """A webhook that does not answer makes each of them wait between its look and its write."""
+    configuration: JsonObject = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "slow"},
+        "webhooks": [
+            {
+                "name": "slow.example.com",
+                "admissionReviewVersions": ["v1"],
+                "failurePolicy": "Ignore",
+                "timeoutSeconds": 1,
+                "sideEffects": "None",
+                "rules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["configmaps"],
+                    }
+                ],
+            }
+        ],
+    }
+
+    async def work(site: Site) -> None:
+        held: list[asyncio.StreamWriter] = []
+        silent = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
+        port = silent.sockets[0].getsockname()[1]
+        configuration["webhooks"][0]["clientConfig"] = {"url": f"https://127.0.0.1:{port}/"}
+        path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+        await site.create(path, configuration)
+        answers = await asyncio.gather(
+            *(
+                site.patch(
+                    f"{X}?fieldManager=m{number}",
+                    config_map("x", data={f"k{number}": "v"}),
+                    "apply-patch+yaml",
+                )
+                for number in range(8)
+            )
+        )
+        silent.close()
+        for writer in held:
+            writer.close()
+            await writer.wait_closed()
+        assert sorted(answer.status for answer in answers) == [*[200] * 7, 201]
+        assert len((await site.get(X)).json["data"]) == 8
 
     run_on_site(work)
