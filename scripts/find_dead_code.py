@@ -37,6 +37,7 @@ CALLED = {
     "on_body": "httptools",
     "on_message_complete": "httptools",
     "on_status": "httptools",
+    "handle_starttag": "html.parser",
     "DESCRIPTOR": "protobuf",
     "descend_resolver": "PyYAML",
     "ignore_aliases": "PyYAML",
