@@ -18,7 +18,7 @@ COPY scripts/assemble_image.py scripts/
 COPY src src
 ARG COMMIT=---
 ARG BUILT_AT=---
-RUN python3 scripts/assemble_image.py stamp src/lictor/release.py \
+RUN python3 scripts/assemble_image.py stamp src/lictor/core/release.py \
     && /opt/lictor/bin/python -I -m pip install --quiet --no-deps --no-build-isolation . \
     && /opt/lictor/bin/python -I -m pip uninstall --quiet --yes setuptools pip
 RUN python3 scripts/assemble_image.py tree /opt/lictor /image

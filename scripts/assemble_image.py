@@ -1,6 +1,6 @@
 """Inside the build of the image: lay out the file system that the image consists of.
 
-    python3 scripts/assemble_image.py stamp src/lictor/release.py
+    python3 scripts/assemble_image.py stamp src/lictor/core/release.py
     python3 scripts/assemble_image.py tree /opt/lictor /image
 
 `stamp` writes COMMIT and BUILT_AT of the environment into the source. `tree` copies a virtual

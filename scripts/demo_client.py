@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from lictor.cluster.client import Client
-from lictor.cluster.config import load_config
-from lictor.cluster.resource import Resource
-from lictor.errors import ApiError
-from lictor.report.yaml_text import render_yaml
+from lictor.core.errors import ApiError
+from lictor.core.report.yaml_text import render_yaml
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.resource import Resource
 
 Object = dict[str, Any]
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"

@@ -2,7 +2,7 @@
 
     python scripts/make_chart.py [--check]
 
-The manifests of an installation have placeholders (`cluster/manifests/placeholders.py`); here they
+The manifests of an installation have placeholders (`install/placeholders.py`); here they
 are printed as templates of Helm. `_helpers.tpl`, `kinds.yaml`, `NOTES.txt` and `.helmignore` are
 written by hand.
 """
@@ -15,12 +15,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from lictor.cluster.manifests.arguments import FLAG_VALUES, REPORTED, list_usual_flags
-from lictor.cluster.manifests.build import list_templates
-from lictor.cluster.manifests.crds import build_crd, list_crd_kinds
-from lictor.cluster.manifests.installation import TEMPLATE
-from lictor.cluster.manifests.monitoring import DASHBOARD_FILE, render_dashboard_file
-from lictor.cluster.manifests.placeholders import (
+from lictor.core.raw import Json, JsonObject
+from lictor.core.release import VERSION
+from lictor.core.report.yaml_text import render_yaml
+from lictor.install.arguments import FLAG_VALUES, REPORTED, list_usual_flags
+from lictor.install.build import list_templates
+from lictor.install.crds import build_crd, list_crd_kinds
+from lictor.install.installation import TEMPLATE
+from lictor.install.monitoring import DASHBOARD_FILE, render_dashboard_file
+from lictor.install.placeholders import (
     MARK,
     ArgumentList,
     ComputedMap,
@@ -32,18 +35,9 @@ from lictor.cluster.manifests.placeholders import (
     ReplaceableList,
     ValueAt,
 )
-from lictor.cluster.manifests.rights import list_webhook_names
-from lictor.cluster.manifests.settings_map import list_own_filters
-from lictor.cluster.manifests.values import (
-    ValueRow,
-    default_values,
-    is_required,
-    list_values,
-    name_kind,
-)
-from lictor.raw import Json, JsonObject
-from lictor.release import VERSION
-from lictor.report.yaml_text import render_yaml
+from lictor.install.rights import list_webhook_names
+from lictor.install.settings_map import list_own_filters
+from lictor.install.values import ValueRow, default_values, is_required, list_values, name_kind
 
 CHART = Path(__file__).parents[1] / "charts" / "lictor"
 BY_HAND = frozenset(("_helpers.tpl", "kinds.yaml", "NOTES.txt", ".helmignore"))

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lictor.cluster.manifests.values import list_values
-from lictor.raw import Json
-from lictor.report.yaml_text import render_yaml
+from lictor.core.raw import Json
+from lictor.core.report.yaml_text import render_yaml
+from lictor.install.values import list_values
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "chart.md"
 TABLE = Path(__file__).parent / "kyverno_chart_values.txt"

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from lictor.cluster.manifests.monitoring import build_rule_groups, render_dashboard_file
-from lictor.report.yaml_text import render_yaml
+from lictor.core.report.yaml_text import render_yaml
+from lictor.install.monitoring import build_rule_groups, render_dashboard_file
 
 FOLDER = Path(__file__).parents[1] / "dashboards"
 

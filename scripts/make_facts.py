@@ -1,4 +1,4 @@
-"""Write `src/lictor/kubernetes/facts.jsonl`: what Kubernetes itself says of its kinds.
+"""Write `src/lictor/core/facts/facts.jsonl`: what Kubernetes itself says of its kinds.
 
     python scripts/make_facts.py [MODULES]
 
@@ -49,7 +49,7 @@ from pathlib import Path
 from typing import Any
 
 RELEASE = "v1.34.3"
-TARGET = Path(__file__).parent.parent / "src/lictor/kubernetes/facts.jsonl"
+TARGET = Path(__file__).parent.parent / "src" / "lictor" / "core" / "facts" / "facts.jsonl"
 # Groups and versions that the embedded API server serves beside the stable ones.
 PREVIEWS = {
     "admissionregistration.k8s.io/v1alpha1": ("MutatingAdmissionPolicy",),

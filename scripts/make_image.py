@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lictor.release import DEFAULT_IMAGE
+from lictor.core.release import DEFAULT_IMAGE
 
 ROOT = Path(__file__).parent.parent
 # Those without a daemon first.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from lictor.release import VERSION
+from lictor.core.release import VERSION
 
 ROOT = Path(__file__).parent.parent
 ARCHIVE = "kubectl-lictor.tar.gz"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from lictor.cluster.metrics import PARTS, MetricDescription
+from lictor.kubernetes.metrics import PARTS, MetricDescription
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
 BEGIN = (

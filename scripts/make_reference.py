@@ -7,9 +7,9 @@ import click
 
 from lictor.cli.controller_flags import ControllerCommand
 from lictor.cli.main import PROGRAM, cli
-from lictor.cluster.flags import WITHOUT_EFFECT
-from lictor.cluster.settings import read_settings
-from lictor.serve.metrics_settings import read_metrics_settings
+from lictor.kubernetes.flags import WITHOUT_EFFECT
+from lictor.kubernetes.settings import read_settings
+from lictor.webhook.metrics_settings import read_metrics_settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "commands.md"
 HEAD = """\

@@ -20,7 +20,7 @@ from check_dependencies import ROOT, Locked, list_needed, read_lock
 from list_licences import find_licence, list_runtime
 from packaging.utils import canonicalize_name
 
-from lictor.release import VERSION
+from lictor.core.release import VERSION
 
 LOCK = ROOT / "requirements-run.lock"
 # In the lock for whoever installs from the source; not there when lictor runs.

@@ -2,7 +2,7 @@
 
     python scripts/record_apply.py
 
-Every sequence of tests/unit/apiserver/apply/sequences.yaml is done to an object of its own; after
+Every sequence of tests/unit/addons/apiserver/apply/sequences.yaml is done to its own object; after
 each step the object, or the refusal, goes to recorded/apiserver.json beside it, where a test
 compares it with what the embedded API server makes of the same. etcd and kube-apiserver are those
 of tests/cluster; they listen on the loopback interface and end with the script.
@@ -19,7 +19,7 @@ import yaml
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests/cluster"))
 
-FOLDER = ROOT / "tests/unit/apiserver/apply"
+FOLDER = ROOT / "tests/unit/addons/apiserver/apply"
 TARGET = FOLDER / "recorded/apiserver.json"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"

@@ -2,10 +2,10 @@
 
     python scripts/record_cel.py --kube-apiserver PATH --etcd PATH
 
-Every row for Kubernetes of the tables in tests/unit/lang/cel becomes a ValidatingAdmissionPolicy
+Each Kubernetes row of the tables in tests/unit/core/lang/cel becomes a ValidatingAdmissionPolicy
 that claims what the row says. All policies stand side by side, each for one user of its own, and a
 dry run as that user tells whether the claim holds: refused at creation, allowed, denied, or an
-error. The answers go to tests/unit/lang/cel/recorded/apiserver.json, where a test compares them
+error. Answers go to tests/unit/core/lang/cel/recorded/apiserver.json, where a test compares them
 with the tables. Nothing but the loopback interface is used; they end with the script.
 """
 
@@ -25,7 +25,7 @@ from pathlib import Path
 
 import yaml
 
-TABLES = Path(__file__).parent.parent / "tests/unit/lang/cel"
+TABLES = Path(__file__).parent.parent / "tests" / "unit" / "core" / "lang" / "cel"
 TARGET = TABLES / "recorded/apiserver.json"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"

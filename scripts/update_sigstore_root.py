@@ -1,4 +1,4 @@
-"""Write `src/lictor/registry/sigstore_root.json`: with which keys trust in Sigstore begins.
+"""Write `src/lictor/images/sigstore_root.json`: with which keys trust in Sigstore begins.
 
     python scripts/update_sigstore_root.py ROOT_JSON
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from tuf.api._payload import Root
 from tuf.api.metadata import Metadata
 
-_FILE = Path(__file__).parent.parent / "src/lictor/registry/sigstore_root.json"
+_FILE = Path(__file__).parent.parent / "src" / "lictor" / "images" / "sigstore_root.json"
 
 
 def main(path: str) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 import lictor
 from lictor.cli.exit_codes import run as run_program
-from lictor.offline.records import TestResult
-from lictor.offline.resources import load_resources
-from lictor.offline.responses import TestAnswers
-from lictor.offline.test_cases import TestCase, load_cases
-from lictor.offline.test_run import CaseRun, run_checks
-from lictor.report.outcomes import TestOutcome
+from lictor.cli.inputs.records import TestResult
+from lictor.cli.inputs.resources import load_resources
+from lictor.cli.responses import TestAnswers
+from lictor.cli.test_cases import TestCase, load_cases
+from lictor.cli.test_run import CaseRun, run_checks
+from lictor.core.report.outcomes import TestOutcome
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.rglob("kyverno-test.yaml"))

@@ -8,16 +8,17 @@ What is named in `__all__` is the public API; everything else may change without
 when they are first used, so that `import lictor` costs next to nothing.
 """
 
-from lictor.release import VERSION
+from lictor.core.release import VERSION
 
 __version__ = VERSION
 
 # Known to type checkers, false to Python: `typing` would cost more than the rest of this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from lictor.assembly import PolicyEngine as Engine
-    from lictor.assembly import load_policies, parse_policies
-    from lictor.errors import (
+    from lictor.cli.inputs.resources import load_files as load_resources
+    from lictor.core.assembly import PolicyEngine as Engine
+    from lictor.core.assembly import load_policies, parse_policies
+    from lictor.core.errors import (
         CompileError,
         DeadlineError,
         EvaluationError,
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
         PolicyError,
         UsageError,
     )
-    from lictor.model.program import Program
-    from lictor.model.request import Caller, GroupVersionKind, Operation, Request
-    from lictor.model.result import (
+    from lictor.core.model.program import Program
+    from lictor.core.model.request import Caller, GroupVersionKind, Operation, Request
+    from lictor.core.model.result import (
         Action,
         Failure,
         PolicyRef,
@@ -38,12 +39,11 @@ if TYPE_CHECKING:
         Status,
         Verdict,
     )
-    from lictor.offline.resources import load_files as load_resources
-    from lictor.ports import ApiCall, Lookups, NoLookups
+    from lictor.core.ports import ApiCall, Lookups, NoLookups
 
 _HOMES = {
-    "lictor.assembly": ("Engine", "load_policies", "parse_policies"),
-    "lictor.errors": (
+    "lictor.core.assembly": ("Engine", "load_policies", "parse_policies"),
+    "lictor.core.errors": (
         "CompileError",
         "DeadlineError",
         "EvaluationError",
@@ -53,9 +53,9 @@ _HOMES = {
         "PolicyError",
         "UsageError",
     ),
-    "lictor.model.program": ("Program",),
-    "lictor.model.request": ("Caller", "GroupVersionKind", "Operation", "Request"),
-    "lictor.model.result": (
+    "lictor.core.model.program": ("Program",),
+    "lictor.core.model.request": ("Caller", "GroupVersionKind", "Operation", "Request"),
+    "lictor.core.model.result": (
         "Action",
         "Failure",
         "PolicyRef",
@@ -64,8 +64,8 @@ _HOMES = {
         "Status",
         "Verdict",
     ),
-    "lictor.offline.resources": ("load_resources",),
-    "lictor.ports": ("ApiCall", "Lookups", "NoLookups"),
+    "lictor.cli.inputs.resources": ("load_resources",),
+    "lictor.core.ports": ("ApiCall", "Lookups", "NoLookups"),
 }
 # Public names that are others at home.
 _OWN_NAMES = {"Engine": "PolicyEngine", "load_resources": "load_files"}

@@ -8,7 +8,7 @@ def main() -> int:
     arguments = sys.argv[1:]
     if arguments == ["version"]:
         # Editors and pipelines ask for the version often: answer before anything else is imported.
-        from lictor.release import render_version
+        from lictor.core.release import render_version
 
         try:
             sys.stdout.write(render_version())

@@ -38,8 +38,8 @@ def make_yaml(shared: Path, target: Path, megabytes: int) -> int:
 
 def _list_pods(source: Path) -> Iterator[object]:
     """The Pods of a file, document by document."""
-    from lictor.offline.inputs import open_input
-    from lictor.offline.resource_inputs import ResourceInputs
+    from lictor.cli.inputs.inputs import open_input
+    from lictor.cli.inputs.resource_inputs import ResourceInputs
 
     return ResourceInputs([open_input(str(source))]).list_resources()
 

@@ -23,10 +23,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lictor.cluster.client import Client
-from lictor.cluster.config import ClusterConfig
-from lictor.cluster.resource import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, POLICY_REPORT
-from lictor.errors import LictorError
+from lictor.core.errors import LictorError
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import ClusterConfig
+from lictor.kubernetes.resource import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, POLICY_REPORT
 
 T = TypeVar("T")
 HANDS = 8
@@ -73,9 +73,9 @@ def make_entry(policy: int, name: str, dice: random.Random) -> dict[str, Any]:
 
 async def serve(options: argparse.Namespace) -> None:
     """Fill an API server, say where it is, and serve until the parent ends."""
-    from lictor.apiserver.request import ApiUser
-    from lictor.apiserver.server import Server, ServerSettings
-    from lictor.cluster.manifests.crds import build_crds
+    from lictor.addons.apiserver.request import ApiUser
+    from lictor.addons.apiserver.server import Server, ServerSettings
+    from lictor.install.crds import build_crds
 
     users = {TOKEN: ApiUser("admin", ("system:masters", "system:authenticated"))}
     server = Server(ServerSettings(tokens=users))
@@ -127,9 +127,9 @@ def spend(work: Callable[[], T]) -> tuple[float, T]:
 
 async def measure(url: str) -> dict[str, float]:
     """Follow the server, and ask what pages ask."""
-    from lictor.web.records import ExportFormat, ResultFilter, Viewer, VisibleNamespaces
-    from lictor.web.results_export import export_results
-    from lictor.web.sources.cluster_reports import ClusterReports
+    from lictor.addons.web.records import ExportFormat, ResultFilter, Viewer, VisibleNamespaces
+    from lictor.addons.web.results_export import export_results
+    from lictor.addons.web.sources.cluster_reports import ClusterReports
 
     client = Client(ClusterConfig(url, token=lambda _: TOKEN))
     state = ClusterReports({"here": client})
@@ -176,8 +176,8 @@ async def measure(url: str) -> dict[str, float]:
 
 async def measure_pages(state: Any, viewer: Any) -> dict[str, float]:
     """Whole pages as HTML; the first of each pays for what is loaded late."""
-    from lictor.web.pages.page import PageRequest
-    from lictor.web.pages.render import render_page
+    from lictor.addons.web.pages.page import PageRequest
+    from lictor.addons.web.pages.render import render_page
 
     found: dict[str, float] = {}
     for path in ("/", "/results", "/namespaces", "/policies", "/resources"):
@@ -218,7 +218,7 @@ BARS = (300.0, 100.0, 150.0)
 
 def write_files(folder: Path, options: argparse.Namespace) -> Iterator[Path]:
     """The same results as one JSON list of reports, as one report, and as YAML."""
-    from lictor.report.yaml_text import render_yaml
+    from lictor.core.report.yaml_text import render_yaml
 
     dice = random.Random(17)
     count = options.results // options.each

@@ -7,8 +7,8 @@ import time
 import pytest
 from control_plane.install import install_lictor
 
-from lictor.cluster.client import Client
-from lictor.cluster.config import load_config
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import load_config
 
 HOME = "lictor"
 RESYNC = 8.0

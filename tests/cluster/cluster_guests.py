@@ -8,8 +8,8 @@ sys.path.append(str(Path(__file__).parents[1] / "wasm"))
 
 from wat_guests import ACCEPT, PAYLOAD, wapc
 
-from lictor.lang.wasm.metadata import write_metadata
-from lictor.lang.wasm.module import ModuleMetadata
+from lictor.addons.kubewarden.runtime.metadata import write_metadata
+from lictor.core.lang.wasm_module import ModuleMetadata
 
 REFUSAL = "not in this cluster"
 _REFUSE = '{"accepted":false,"message":"not in this cluster"}'

@@ -22,8 +22,8 @@ from control_plane.process import Process, start_process
 from kubelet import Kubelet
 from kyverno_stand_in import REFUSAL
 
-from lictor.cluster import keys
-from lictor.cluster.keys import Algorithm
+from lictor.http import keys
+from lictor.http.keys import Algorithm
 
 MODULE = "github.com/kyverno/kyverno@v1.18.2"
 NAMESPACE = "kyverno"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lictor.raw import JsonObject
+from lictor.core.raw import JsonObject
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _OBJECT = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

@@ -219,7 +219,7 @@ def wait_for(cluster: Cluster, kind: str) -> None:
 
 
 def test_policies_of_the_cluster(filled: Cluster, tmp_path: Path) -> None:
-    from lictor.cluster.manifests.crds import build_crds
+    from lictor.install.crds import build_crds
 
     wanted = ("clusterpolicies.kyverno.io", "policyexceptions.kyverno.io")
     crds = [crd for crd in build_crds() if crd["metadata"]["name"] in wanted]

@@ -10,18 +10,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lictor.cli.cleanup import cleanup
-from lictor.cluster.cache import Cache
-from lictor.cluster.client import Client, MetadataClient
-from lictor.cluster.config import load_config
-from lictor.cluster.flags import Flags
-from lictor.cluster.manifests.crds import build_crds
-from lictor.cluster.names import Names
-from lictor.cluster.resource import CONFIG_MAP, NAMESPACE, SECRET, find_resource
-from lictor.control.cleanup.schedule import build_policies_loop
-from lictor.control.context import build_context
-from lictor.control.ttl import build_ttl_loops
-from lictor.errors import NotFoundError, UsageError
-from lictor.families.registry import registry
+from lictor.controllers.cleanup.schedule import build_policies_loop
+from lictor.controllers.context import build_context
+from lictor.controllers.ttl import build_ttl_loops
+from lictor.core.errors import NotFoundError, UsageError
+from lictor.core.families.registry import registry
+from lictor.install.crds import build_crds
+from lictor.kubernetes.cache import Cache
+from lictor.kubernetes.client import Client, MetadataClient
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.names import Names
+from lictor.kubernetes.resource import CONFIG_MAP, NAMESPACE, SECRET, find_resource
 
 CLEANUP_POLICY = find_resource(registry().get("kyverno.io", "CleanupPolicy"))
 CLUSTER_CLEANUP_POLICY = find_resource(registry().get("kyverno.io", "ClusterCleanupPolicy"))

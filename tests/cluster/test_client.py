@@ -15,16 +15,11 @@ import pytest
 from control_plane.cluster import Cluster
 from control_plane.local import LocalCluster
 
-from lictor.cluster.cache import Cache, Change
-from lictor.cluster.client import Client, PatchType
-from lictor.cluster.config import load_config
-from lictor.cluster.resource import (
-    CONFIG_MAP,
-    CUSTOM_RESOURCE_DEFINITION,
-    NAMESPACE,
-    Resource,
-)
-from lictor.errors import ApiError, ConflictError, GoneError, NotFoundError, UnreachableError
+from lictor.core.errors import ApiError, ConflictError, GoneError, NotFoundError, UnreachableError
+from lictor.kubernetes.cache import Cache, Change
+from lictor.kubernetes.client import Client, PatchType
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.resource import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Resource
 
 WIDGET = Resource("world.lictor.test", "v1", "widgets", "Widget")
 

@@ -1,6 +1,6 @@
 """What the embedded API server must survive: `kill -9` while it writes; and whom it lets in.
 
-Ten thousand malformed requests are in tests/unit/apiserver.
+Ten thousand malformed requests are in tests/unit/addons/apiserver.
 """
 
 import threading

@@ -3,7 +3,7 @@
 One control plane for all of this file, as it is broken and healed again. Elections, rotations and
 webhooks that go with their namespace are in test_leadership_faults.py, a cluster that starts while
 nobody answers also in test_webhook_configurations.py, malformed reviews in
-tests/unit/serve/test_malformed.py.
+tests/unit/webhook/test_malformed.py.
 """
 
 import contextlib

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 from background_site import BACKGROUND, HOME, RESYNC, build_site, make_role, say, stays, until
 
-from lictor.cluster.resource import CONFIG_MAP, NAMESPACE, SECRET, UPDATE_REQUEST
-from lictor.errors import ApiError, ConflictError
+from lictor.core.errors import ApiError, ConflictError
+from lictor.kubernetes.resource import CONFIG_MAP, NAMESPACE, SECRET, UPDATE_REQUEST
 
 LEASE = f"lictor-{BACKGROUND}"
 # For the work itself, on a busy machine.

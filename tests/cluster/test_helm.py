@@ -13,10 +13,10 @@ import yaml
 from control_plane.helm import ABSENT, find_helm, run_helm
 from control_plane.install import Installation as RunningLictor
 
-from lictor.cluster.manifests.build import build_manifests
-from lictor.cluster.manifests.installation import Installation
-from lictor.cluster.manifests.values import read_values
-from lictor.release import VERSION
+from lictor.core.release import VERSION
+from lictor.install.build import build_manifests
+from lictor.install.installation import Installation
+from lictor.install.values import read_values
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "lictor"

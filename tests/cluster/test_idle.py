@@ -12,8 +12,8 @@ import pytest
 import yaml
 from shared_cases import SHARED
 
-from lictor.cluster.config import load_config
-from lictor.cluster.connection import build_ssl_context
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.connection import build_ssl_context
 
 PATIENCE = 300.0
 # Renewed all the time by every controller that elects a leader.

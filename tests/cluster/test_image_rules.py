@@ -11,7 +11,7 @@ from load import until
 from test_image_validating import Site
 
 _UNIT = Path(__file__).parents[1] / "unit"
-sys.path[:0] = [str(_UNIT / "signatures"), str(_UNIT / "registry")]
+sys.path[:0] = [str(_UNIT / "core" / "signatures"), str(_UNIT / "images")]
 from registry_server import RegistryServer  # noqa: E402
 from signing import pem_of  # noqa: E402
 

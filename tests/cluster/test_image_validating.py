@@ -10,7 +10,7 @@ from control_plane.install import install_lictor
 from load import until
 
 _UNIT = Path(__file__).parents[1] / "unit"
-sys.path[:0] = [str(_UNIT / "signatures"), str(_UNIT / "registry")]
+sys.path[:0] = [str(_UNIT / "core" / "signatures"), str(_UNIT / "images")]
 from registry_server import RegistryServer  # noqa: E402
 from signing import (  # noqa: E402
     MemoryRegistries,

@@ -16,9 +16,9 @@ from control_plane.install import Installation, install_lictor
 from control_plane.local import LocalCluster
 from load import Object
 
-from lictor.registry.manifests import CONFIG_TYPE, LAYER_TYPE
+from lictor.images.manifests import CONFIG_TYPE, LAYER_TYPE
 
-sys.path.append(str(Path(__file__).parents[1] / "unit" / "registry"))
+sys.path.append(str(Path(__file__).parents[1] / "unit" / "images"))
 
 from registry_server import Answer, RegistryServer, digest_of
 

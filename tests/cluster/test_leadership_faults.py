@@ -16,7 +16,7 @@ from control_plane.install import Installation, install_lictor
 from control_plane.local import LocalCluster
 from control_plane.process import Process
 
-from lictor.cluster import keys
+from lictor.http import keys
 
 TAKEOVER = 15.0
 CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")

@@ -9,17 +9,21 @@ from contextlib import asynccontextmanager
 import pytest
 from control_plane.cluster import Cluster
 
-from lictor.assembly import compile_documents
-from lictor.cluster.client import Client
-from lictor.cluster.config import load_config
-from lictor.cluster.flags import Flags
-from lictor.cluster.global_context import READABLE_IN
-from lictor.cluster.lookups import ClusterLookups
-from lictor.cluster.manifests.crds import build_crds
-from lictor.cluster.names import Names
-from lictor.cluster.namespaces import NamespaceCache
-from lictor.cluster.rbac import RoleCache
-from lictor.cluster.resource import (
+from lictor.core.assembly import compile_documents
+from lictor.core.engine import Engine
+from lictor.core.errors import ConflictError, LookupFailedError
+from lictor.core.load.policies import load_documents
+from lictor.core.model.request import Caller
+from lictor.core.model.result import Status
+from lictor.core.ports import ApiCall
+from lictor.install.crds import build_crds
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.names import Names
+from lictor.kubernetes.namespaces import NamespaceCache
+from lictor.kubernetes.rbac import RoleCache
+from lictor.kubernetes.resource import (
     CLUSTER_ROLE_BINDING,
     CONFIG_MAP,
     CUSTOM_RESOURCE_DEFINITION,
@@ -27,13 +31,9 @@ from lictor.cluster.resource import (
     NAMESPACE,
     ROLE_BINDING,
 )
-from lictor.cluster.settings import Settings, SettingsWatch
-from lictor.engine import Engine
-from lictor.errors import ConflictError, LookupFailedError
-from lictor.load.policies import load_documents
-from lictor.model.request import Caller
-from lictor.model.result import Status
-from lictor.ports import ApiCall
+from lictor.kubernetes.settings import Settings, SettingsWatch
+from lictor.lookups.global_context import READABLE_IN
+from lictor.lookups.lookups import ClusterLookups
 
 
 @asynccontextmanager

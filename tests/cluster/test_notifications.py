@@ -16,17 +16,10 @@ from control_plane.cluster import Cluster
 from control_plane.manifests import apply_objects
 from control_plane.process import Process
 
-from lictor.cluster.client import Client
-from lictor.cluster.config import load_config
-from lictor.cluster.manifests.crds import build_crds
-from lictor.cluster.names import Names
-from lictor.cluster.resource import CONFIG_MAP, POLICY_REPORT
-from lictor.errors import ConflictError, UndeliveredError
-from lictor.raw import Json, JsonObject
-from lictor.web.notifications.memory import MOST_REMEMBERED, ConfigMapStore
-from lictor.web.notifications.notifier import Notifier, build_notifier, run_notifier
-from lictor.web.notifications.secrets import SecretReader
-from lictor.web.notifications.settings import (
+from lictor.addons.web.notifications.memory import MOST_REMEMBERED, ConfigMapStore
+from lictor.addons.web.notifications.notifier import Notifier, build_notifier, run_notifier
+from lictor.addons.web.notifications.secrets import SecretReader
+from lictor.addons.web.notifications.settings import (
     NotificationFilter,
     NotificationSettings,
     NotificationTarget,
@@ -34,9 +27,16 @@ from lictor.web.notifications.settings import (
     SecretSource,
     WebhookTarget,
 )
-from lictor.web.sources.cluster_reports import ClusterReports
+from lictor.addons.web.sources.cluster_reports import ClusterReports
+from lictor.core.errors import ConflictError, UndeliveredError
+from lictor.core.raw import Json, JsonObject
+from lictor.install.crds import build_crds
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.names import Names
+from lictor.kubernetes.resource import CONFIG_MAP, POLICY_REPORT
 
-sys.path.append(str(Path(__file__).parents[1] / "unit" / "web"))
+sys.path.append(str(Path(__file__).parents[1] / "unit" / "addons" / "web"))
 
 from notification_server import Got, Reply, TargetServer, run_target
 

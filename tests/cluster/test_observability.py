@@ -15,10 +15,10 @@ from control_plane.install import install_lictor
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_server import Prometheus, needs_prometheus
 
-from lictor.cluster.manifests.monitoring import build_rule_groups, render_dashboard_file
-from lictor.cluster.metrics import METRICS, MetricType
+from lictor.install.monitoring import build_rule_groups, render_dashboard_file
+from lictor.kubernetes.metrics import METRICS, MetricType
 
-sys.path.append(str(Path(__file__).parents[1] / "unit" / "serve"))
+sys.path.append(str(Path(__file__).parents[1] / "unit" / "webhook"))
 from collectors import HttpCollector
 
 pytestmark = needs_prometheus

@@ -9,17 +9,17 @@ import pytest
 from control_plane.cluster import Cluster
 from wat_guests import data, wapc
 
-from lictor.cluster.client import Client
-from lictor.cluster.config import load_config
-from lictor.cluster.lookups import ClusterLookups
-from lictor.cluster.resource import CONFIG_MAP, NAMESPACE, ROLE_BINDING
-from lictor.errors import GuestError, HostCallError
-from lictor.families.kubewarden.entries import ContextAwareResource, MemberEntry
-from lictor.families.kubewarden.host_calls import PolicyHost
-from lictor.lang.wasm.engine import compile_module, make_engine
-from lictor.lang.wasm.guests import open_guest
-from lictor.lang.wasm.records import ExecutionMode, GuestLimits
-from lictor.raw import Json, JsonObject
+from lictor.addons.kubewarden.family.entries import ContextAwareResource, MemberEntry
+from lictor.addons.kubewarden.family.host_calls import PolicyHost
+from lictor.addons.kubewarden.runtime.engine import compile_module, make_engine
+from lictor.addons.kubewarden.runtime.guests import open_guest
+from lictor.core.errors import GuestError, HostCallError
+from lictor.core.lang.wasm_records import ExecutionMode, GuestLimits
+from lictor.core.raw import Json, JsonObject
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.resource import CONFIG_MAP, NAMESPACE, ROLE_BINDING
+from lictor.lookups.lookups import ClusterLookups
 
 HERE = "host-calls"
 RBAC = "rbac.authorization.k8s.io"

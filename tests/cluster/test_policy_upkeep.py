@@ -12,12 +12,19 @@ from contextlib import asynccontextmanager
 import pytest
 from control_plane.cluster import Cluster
 
-from lictor.cluster.cache import Cache
-from lictor.cluster.client import Client
-from lictor.cluster.config import load_config
-from lictor.cluster.events import EventSink, build_event
-from lictor.cluster.flags import Flags
-from lictor.cluster.resource import (
+from lictor.controllers.native_policies.objects import mutating_binding, mutating_policy
+from lictor.controllers.native_policies.reconcile import build_native_loop
+from lictor.controllers.status.policies import WebhookReadiness, build_status_loop, identify_policy
+from lictor.core.errors import ApiError, NotFoundError
+from lictor.core.families.registry import registry
+from lictor.core.raw import JsonObject
+from lictor.core.report.events import Event, EventAction, EventReason, ObjectReference
+from lictor.kubernetes.cache import Cache
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.events import EventSink, build_event
+from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.resource import (
     DEPLOYMENT,
     EVENT,
     NAMESPACE,
@@ -26,15 +33,8 @@ from lictor.cluster.resource import (
     Resource,
     find_resource,
 )
-from lictor.cluster.settings import Settings
-from lictor.cluster.store import PolicyStore
-from lictor.control.native_policies.objects import mutating_binding, mutating_policy
-from lictor.control.native_policies.reconcile import build_native_loop
-from lictor.control.status.policies import WebhookReadiness, build_status_loop, identify_policy
-from lictor.errors import ApiError, NotFoundError
-from lictor.families.registry import registry
-from lictor.raw import JsonObject
-from lictor.report.events import Event, EventAction, EventReason, ObjectReference
+from lictor.kubernetes.settings import Settings
+from lictor.policies.store import PolicyStore
 
 CEL_EXCEPTION = find_resource(registry().get("policies.kyverno.io", "PolicyException"))
 CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))

@@ -13,13 +13,13 @@ from typing import ClassVar
 import pytest
 from control_plane.cluster import Cluster
 
-from lictor.cluster.client import Client
-from lictor.cluster.config import load_config
-from lictor.cluster.flags import Flags
-from lictor.cluster.lookups import ClusterLookups
-from lictor.cluster.resource import NAMESPACE, SECRET
-from lictor.errors import ConflictError, LookupFailedError
-from lictor.ports import RegistryAccess
+from lictor.core.errors import ConflictError, LookupFailedError
+from lictor.core.ports import RegistryAccess
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.resource import NAMESPACE, SECRET
+from lictor.lookups.lookups import ClusterLookups
 
 _CONFIG = b'{"config": {"User": "1000"}}'
 _MANIFEST = json.dumps(

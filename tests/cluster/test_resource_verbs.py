@@ -3,8 +3,8 @@
 import pytest
 from resource_verbs import explain, list_calls
 
-from lictor.kubernetes.facts import load_served_kinds
-from lictor.kubernetes.resource_names import builtin_names
+from lictor.core.facts.facts import load_served_kinds
+from lictor.core.facts.resource_names import builtin_names
 
 
 def list_facts() -> dict[str, dict[str, set[str]]]:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from lictor.cluster.client import Client
-from lictor.cluster.config import load_config
-from lictor.cluster.resource import POLICY_REPORT, Resource
-from lictor.errors import ApiError
+from lictor.core.errors import ApiError
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.resource import POLICY_REPORT, Resource
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "families"))
 from installing import install_family

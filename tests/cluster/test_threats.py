@@ -24,7 +24,7 @@ from control_plane.local import LocalCluster
 from control_plane.plane import ControlPlane
 from load import Object, until
 
-from lictor.cluster import keys
+from lictor.http import keys
 
 WORD = "open-sesame"
 FLAGS = ("--enablePolicyException=true", "--exceptionNamespace=exceptions")

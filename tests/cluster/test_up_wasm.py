@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from cluster_guests import MARK, REFUSAL, write_guests
 
-from lictor.cluster.client import Client
-from lictor.cluster.config import load_config
-from lictor.cluster.resource import Resource
-from lictor.errors import ApiError
+from lictor.core.errors import ApiError
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.resource import Resource
 
 PODS = Resource("", "v1", "pods", "Pod")
 POLICY = """\

@@ -19,7 +19,7 @@ from control_plane.cluster import Cluster
 from control_plane.manifests import apply_objects, print_manifests
 from control_plane.process import Process
 
-from lictor.cluster.manifests.crds import build_crds
+from lictor.install.crds import build_crds
 
 PREFIX = NAMESPACE = "web-page"
 RED, BLUE = "web-red", "web-blue"

@@ -11,21 +11,16 @@ import yaml
 from control_plane.cluster import Cluster
 from control_plane.manifests import apply_objects
 
-from lictor.cluster.client import Client
-from lictor.cluster.config import ClusterConfig, load_config
-from lictor.cluster.manifests.crds import build_crds
-from lictor.cluster.resource import NAMESPACE, OPEN_REPORT, POLICY_REPORT, Resource
-from lictor.model.result import Failure
-from lictor.raw import JsonObject
-from lictor.web.failures import HIDDEN, FindConfig
-from lictor.web.history import TotalsHistory
-from lictor.web.records import (
-    ReportedResult,
-    ResultFilter,
-    Viewer,
-    VisibleNamespaces,
-)
-from lictor.web.sources.cluster_reports import ClusterReports
+from lictor.addons.web.failures import HIDDEN, FindConfig
+from lictor.addons.web.history import TotalsHistory
+from lictor.addons.web.records import ReportedResult, ResultFilter, Viewer, VisibleNamespaces
+from lictor.addons.web.sources.cluster_reports import ClusterReports
+from lictor.core.model.result import Failure
+from lictor.core.raw import JsonObject
+from lictor.install.crds import build_crds
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import ClusterConfig, load_config
+from lictor.kubernetes.resource import NAMESPACE, OPEN_REPORT, POLICY_REPORT, Resource
 
 SHOP, BANK = "web-shop", "web-bank"
 ALL = ResultFilter()

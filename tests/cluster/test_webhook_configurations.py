@@ -9,12 +9,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lictor.cluster.client import Client
-from lictor.cluster.config import load_config
-from lictor.cluster.flags import Flags
-from lictor.cluster.keys import Algorithm, make_authority, write_certificates
-from lictor.cluster.names import Names
-from lictor.cluster.resource import (
+from lictor.controllers.context import build_context
+from lictor.controllers.webhook_configuration.configurations import WebhookReconciler
+from lictor.controllers.webhook_configuration.writer import own_role, remove_webhooks
+from lictor.core.errors import ApiError, NotFoundError
+from lictor.http.keys import Algorithm, make_authority, write_certificates
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.names import Names
+from lictor.kubernetes.resource import (
     CLUSTER_ROLE,
     CONFIG_MAP,
     LEASE,
@@ -23,10 +27,6 @@ from lictor.cluster.resource import (
     VALIDATING_WEBHOOK,
     Resource,
 )
-from lictor.control.context import build_context
-from lictor.control.webhooks.configurations import WebhookReconciler
-from lictor.control.webhooks.writer import own_role, remove_webhooks
-from lictor.errors import ApiError, NotFoundError
 
 NODE = Resource("", "v1", "nodes", "Node", namespaced=False)
 WIDGETS = {

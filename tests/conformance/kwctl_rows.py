@@ -246,9 +246,7 @@ def _write_files(scene: Scene, private: str, api: str) -> None:
         "kubeconfig": _write_kubeconfig(api),
         "trust.json": {
             "mediaType": "application/vnd.dev.sigstore.clienttrustconfig.v0.1+json",
-            "trustedRoot": json.loads(
-                (files("lictor.registry") / "sigstore_root.json").read_bytes()
-            ),
+            "trustedRoot": json.loads((files("lictor.images") / "sigstore_root.json").read_bytes()),
             "signingConfig": {},
         },
     }

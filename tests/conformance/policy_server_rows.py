@@ -25,7 +25,7 @@ from kubewarden_guests import CORPUS, Guests
 from kubewarden_site import Site
 from listed_differences import Listed
 
-from lictor.lang.patch.json_patch import compile_json_patch
+from lictor.core.lang.patch.json_patch import compile_json_patch
 
 Row = Mapping[str, Any]
 _STARTS_WITHIN = 60.0
@@ -204,7 +204,11 @@ class _Judge:
 # Each server is a process of its own; what all of them import is imported once.
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["lictor.cli.exit_codes", "lictor.serve.policy_server.service", "lictor.cli.policy_server"]
+    [
+        "lictor.cli.exit_codes",
+        "lictor.addons.kubewarden.server.service",
+        "lictor.addons.kubewarden.server.command",
+    ]
 )
 
 

@@ -3,9 +3,9 @@
 import pytest
 from shared_cases import SHARED
 
-from lictor.convert.conversion import ConversionTarget
-from lictor.load.policies import load_documents
-from lictor.offline.conversions import PolicyConverter, list_convertible
+from lictor.addons.convert.conversion import ConversionTarget
+from lictor.addons.convert.conversions import PolicyConverter, list_convertible
+from lictor.core.load.policies import load_documents
 
 FILES = sorted((SHARED / "bench" / "pss").glob("*.yaml"))
 

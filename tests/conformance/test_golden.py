@@ -5,13 +5,13 @@ import json
 import pytest
 from shared_cases import CASES
 
-from lictor.assembly import compile_documents
-from lictor.engine import Engine
-from lictor.errors import EvaluationError, LictorError
-from lictor.lang.condition import compile_operator, compile_operator_with
-from lictor.lang.jmespath import compile_query
-from lictor.lang.pattern import compile_pattern
-from lictor.load.policies import load_documents
+from lictor.core.assembly import compile_documents
+from lictor.core.engine import Engine
+from lictor.core.errors import EvaluationError, LictorError
+from lictor.core.lang.condition import compile_operator, compile_operator_with
+from lictor.core.lang.jmespath import compile_query
+from lictor.core.lang.pattern import compile_pattern
+from lictor.core.load.policies import load_documents
 
 GOLDEN = CASES / "golden"
 LIBRARY = CASES / "policy-library"

@@ -9,15 +9,19 @@ import pytest
 import yaml
 from shared_cases import CASES
 
-from lictor.errors import HostCallError, LookupFailedError
-from lictor.families.kubewarden.entries import PolicyEntry
-from lictor.families.kubewarden.host_calls import PolicyHost
-from lictor.families.kubewarden.sessions import RecordingHost, ReplayingHost, read_recorded_request
-from lictor.lang.yaml.build import parse_yaml_text
-from lictor.offline.lookups import GivenObjects, OfflineLookups
-from lictor.offline.requests import GivenValues
-from lictor.raw import Json, JsonObject
-from lictor.registry.registries import RemoteRegistries
+from lictor.addons.kubewarden.family.entries import PolicyEntry
+from lictor.addons.kubewarden.family.host_calls import PolicyHost
+from lictor.addons.kubewarden.family.sessions import (
+    RecordingHost,
+    ReplayingHost,
+    read_recorded_request,
+)
+from lictor.cli.inputs.lookups import GivenObjects, OfflineLookups
+from lictor.cli.inputs.requests import GivenValues
+from lictor.core.errors import HostCallError, LookupFailedError
+from lictor.core.lang.yaml.build import parse_yaml_text
+from lictor.core.raw import Json, JsonObject
+from lictor.images.registries import RemoteRegistries
 
 CORPUS = CASES / "kubewarden"
 pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="no answers of Kubewarden here")

@@ -4,13 +4,13 @@ import pytest
 from shared_cases import CASES
 from test_golden import GOLDEN, LIBRARY
 
-from lictor.assembly import compile_documents
-from lictor.engine import Engine
+from lictor.cli.inputs.records import FILE_RECORDS
+from lictor.core.assembly import compile_documents
+from lictor.core.engine import Engine
+from lictor.core.load.policies import load_documents
 from lictor.lint.documents import read_file
 from lictor.lint.fixes import fix_text
 from lictor.lint.run import lint_texts
-from lictor.load.policies import load_documents
-from lictor.offline.records import FILE_RECORDS
 
 FILES = [
     path

@@ -5,9 +5,9 @@ import re
 import pytest
 from test_golden import LIBRARY
 
-from lictor.editor.field_help import list_words
-from lictor.editor.outline import find_cursor
-from lictor.editor.workspace_files import WorkspaceFiles
+from lictor.addons.editor.field_help import list_words
+from lictor.addons.editor.outline import find_cursor
+from lictor.addons.editor.workspace_files import WorkspaceFiles
 
 # Some of each sort: a classic policy that checks, changes, generates; policies in CEL.
 NAMES = (

@@ -4,14 +4,14 @@ import orjson
 import pytest
 from shared_cases import CASES
 
-from lictor.errors import LictorError
-from lictor.lang.wasm.module import ModuleMetadata
-from lictor.raw import JsonObject
-from lictor.registry.manifests import write_manifest
-from lictor.registry.module_address import locate_in_store, parse_module_address
-from lictor.registry.module_sources import read_sources
-from lictor.registry.module_verification import read_verification
-from lictor.registry.repository_name import compute_digest
+from lictor.addons.kubewarden.modules.module_address import locate_in_store, parse_module_address
+from lictor.addons.kubewarden.modules.module_sources import read_sources
+from lictor.addons.kubewarden.modules.module_verification import read_verification
+from lictor.core.errors import LictorError
+from lictor.core.lang.wasm_module import ModuleMetadata
+from lictor.core.raw import JsonObject
+from lictor.images.manifests import write_manifest
+from lictor.images.repository_name import compute_digest
 
 CORPUS = CASES / "kubewarden"
 pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="no answers of Kubewarden here")

@@ -16,8 +16,8 @@ sys.path.append(str(Path(__file__).parents[1] / "wasm"))
 from opa_program import NoCompilerError, Opa, Rego, find_opa, module_folder
 from rego_site import Cluster, group_objects, open_rego
 
-from lictor.errors import ModuleError
-from lictor.lang.wasm.records import ExecutionMode, GuestAnswer
+from lictor.core.errors import ModuleError
+from lictor.core.lang.wasm_records import ExecutionMode, GuestAnswer
 
 TABLES = CASES / "kubewarden"
 LIBRARY = CASES / "gatekeeper-library"

@@ -5,9 +5,9 @@ import json
 import pytest
 from shared_cases import CASES
 
-from lictor.errors import LictorError
-from lictor.offline.test_cases import load_cases
-from lictor.offline.test_run import CaseRun, run_checks
+from lictor.cli.test_cases import load_cases
+from lictor.cli.test_run import CaseRun, run_checks
+from lictor.core.errors import LictorError
 
 
 def list_files():

@@ -9,8 +9,8 @@ from itertools import starmap
 import pytest
 from shared_cases import CASES
 
-from lictor.errors import LoadError
-from lictor.load.yaml import read_documents
+from lictor.core.errors import LoadError
+from lictor.core.load.yaml import read_documents
 
 FOLDER = CASES / "yaml"
 # Of texts that both references read alike, so many may be refused.

@@ -5,18 +5,18 @@ from typing import Literal
 
 import msgspec
 
-from lictor.compile.cel.selection import select_constrained
-from lictor.compile.context import CompileContext
-from lictor.errors import LictorError
-from lictor.families.registry import CrdShape, PolicyKind, WebhookMatch, WebhookPath, refer
+from lictor.core.compile.context import CompileContext
+from lictor.core.compile.selection import select_constrained
+from lictor.core.errors import LictorError
+from lictor.core.families.registry import CrdShape, PolicyKind, WebhookMatch, WebhookPath, refer
+from lictor.core.model.constraints import MatchResources
+from lictor.core.model.finding import Finding
+from lictor.core.model.metadata import Metadata
+from lictor.core.model.program import Case, Check, CompiledRule, Phase, Program
+from lictor.core.model.result import Action, Result, RuleType, Status
+from lictor.core.raw import Json, JsonObject
 from lictor.lint.catalog import flag
 from lictor.lint.documents_by_kind import LintContext
-from lictor.model.constraints import MatchResources
-from lictor.model.finding import Finding
-from lictor.model.metadata import Metadata
-from lictor.model.program import Case, Check, CompiledRule, Phase, Program
-from lictor.model.result import Action, Result, RuleType, Status
-from lictor.raw import Json, JsonObject
 
 # --- records: what documents look like, and the schema of the CustomResourceDefinition
 

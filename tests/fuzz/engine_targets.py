@@ -13,37 +13,37 @@ from strategies.source import Source
 from targets import Parts, Target
 from world import NOW, OddWorld
 
-from lictor.assembly import compile_cleanups, compile_documents, explain
-from lictor.engine import Engine
-from lictor.errors import LictorError
-from lictor.lint.exceptions import lint_cleanup, lint_exception
-from lictor.lint.policy import lint_policy
-from lictor.lint.schema_kinds import KnownSchemas
-from lictor.lint.schema_rules import check_cleanup_schemas, check_rule_schemas
-from lictor.load.policies import Loaded, load_documents
-from lictor.model.program import CleanupProgram
-from lictor.model.request import Caller, Operation, Request
-from lictor.model.result import Action, Result, RuleType, Status, Verdict
-from lictor.raw import Json, JsonObject
-from lictor.report.explanation import (
+from lictor.core.assembly import compile_cleanups, compile_documents, explain
+from lictor.core.engine import Engine
+from lictor.core.errors import LictorError
+from lictor.core.load.policies import Loaded, load_documents
+from lictor.core.model.program import CleanupProgram
+from lictor.core.model.request import Caller, Operation, Request
+from lictor.core.model.result import Action, Result, RuleType, Status, Verdict
+from lictor.core.raw import Json, JsonObject
+from lictor.core.report.explanation import (
     Explanation,
     explain_classic,
     explanation_to_json,
     render_explanation,
 )
-from lictor.report.json_text import render_json
-from lictor.report.outcome_formats import (
+from lictor.core.report.json_text import render_json
+from lictor.core.report.outcome_formats import (
     render_junit,
     render_markdown,
     render_outcomes_json,
     render_outcomes_yaml,
 )
-from lictor.report.outcomes import list_outcomes
-from lictor.report.policy_report import ReportFormat, ReportOptions, stream_verdicts
-from lictor.report.resource_name import name_resource
-from lictor.report.sarif import render_sarif
-from lictor.report.summary import count_verdicts, render_counts, render_failures
-from lictor.report.table import render_table
+from lictor.core.report.outcomes import list_outcomes
+from lictor.core.report.policy_report import ReportFormat, ReportOptions, stream_verdicts
+from lictor.core.report.resource_name import name_resource
+from lictor.core.report.sarif import render_sarif
+from lictor.core.report.summary import count_verdicts, render_counts, render_failures
+from lictor.core.report.table import render_table
+from lictor.lint.exceptions import lint_cleanup, lint_exception
+from lictor.lint.policy import lint_policy
+from lictor.lint.schema_kinds import KnownSchemas
+from lictor.lint.schema_rules import check_cleanup_schemas, check_rule_schemas
 
 
 def _write(documents: Sequence[Json]) -> str:

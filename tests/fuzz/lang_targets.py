@@ -23,38 +23,38 @@ from strategies.texts import yaml_text
 from targets import Parts, Target
 from world import NOW
 
-from lictor.errors import EvaluationError, LictorError
-from lictor.evaluate.expressions import Expressions
-from lictor.evaluate.pod_security import compile_pod_security
-from lictor.lang.assertion import compile_assertion
-from lictor.lang.condition import compile_operator, compile_operator_with
-from lictor.lang.duration import format_duration, parse_duration
-from lictor.lang.go_number import dump_go_json
-from lictor.lang.gotime import parse_rfc3339, parse_time
-from lictor.lang.image_reference import parse_image
-from lictor.lang.jmespath import compile_query, parse_query, render_query
-from lictor.lang.json_type import merge_dotted
-from lictor.lang.kind_selector import compile_kind_selector, parse_kind_selector
-from lictor.lang.label_selector import Requirement, compile_label_selector
-from lictor.lang.patch import (
+from lictor.core.errors import EvaluationError, LictorError
+from lictor.core.evaluate.expressions import Expressions
+from lictor.core.evaluate.pod_security import compile_pod_security
+from lictor.core.lang.assertion import compile_assertion
+from lictor.core.lang.condition import compile_operator, compile_operator_with
+from lictor.core.lang.duration import format_duration, parse_duration
+from lictor.core.lang.go_number import dump_go_json
+from lictor.core.lang.gotime import parse_rfc3339, parse_time
+from lictor.core.lang.image_reference import parse_image
+from lictor.core.lang.jmespath import compile_query, parse_query, render_query
+from lictor.core.lang.json_type import merge_dotted
+from lictor.core.lang.kind_selector import compile_kind_selector, parse_kind_selector
+from lictor.core.lang.label_selector import Requirement, compile_label_selector
+from lictor.core.lang.patch import (
     ConditionNotMet,
     compile_json_patch,
     compile_overlay,
     merge_strategic,
     parse_json_patch,
 )
-from lictor.lang.patch.pointer import diff
-from lictor.lang.pattern import Mismatch, compile_pattern
-from lictor.lang.quantity import parse_quantity
-from lictor.lang.random_text import make_random_text
-from lictor.lang.regex import compile_regex, compile_template, replace_matches
-from lictor.lang.semver import parse_range, parse_version
-from lictor.lang.template import compile_document
-from lictor.lang.url import is_external_url
-from lictor.lang.wildcard import compile_wildcard
-from lictor.lang.yaml.build import parse_yaml_text
-from lictor.model.policy import PodSecurityStandard
-from lictor.raw import Json
+from lictor.core.lang.patch.pointer import diff
+from lictor.core.lang.pattern import Mismatch, compile_pattern
+from lictor.core.lang.quantity import parse_quantity
+from lictor.core.lang.random_text import make_random_text
+from lictor.core.lang.regex import compile_regex, compile_template, replace_matches
+from lictor.core.lang.semver import parse_range, parse_version
+from lictor.core.lang.template import compile_document
+from lictor.core.lang.url import is_external_url
+from lictor.core.lang.wildcard import compile_wildcard
+from lictor.core.lang.yaml.build import parse_yaml_text
+from lictor.core.model.policy import PodSecurityStandard
+from lictor.core.raw import Json
 
 
 def _now() -> datetime:

@@ -8,19 +8,19 @@ from strategies.source import Source
 from strategies.texts import cli_bytes, review_bytes, yaml_bytes
 from targets import Target
 
-from lictor.errors import LoadError
-from lictor.load.policies import Sourced, load_documents
-from lictor.load.review import load_review
-from lictor.load.yaml import iter_documents
-from lictor.offline.input_files import (
+from lictor.cli.inputs.input_files import (
     load_tests,
     read_cluster_resource,
     read_context,
     read_user_info,
     read_values,
 )
-from lictor.offline.requests import parse_settings
-from lictor.raw import Json
+from lictor.cli.inputs.requests import parse_settings
+from lictor.core.errors import LoadError
+from lictor.core.load.policies import Sourced, load_documents
+from lictor.core.load.review import load_review
+from lictor.core.load.yaml import iter_documents
+from lictor.core.raw import Json
 
 
 def _load(data: bytes) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from strategies.source import Source
 
-from lictor.errors import LictorError
+from lictor.core.errors import LictorError
 
 Parts = Mapping[str, Any]
 

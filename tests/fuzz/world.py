@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from zlib import crc32
 
-from lictor.errors import ImageNotFoundError, LookupFailedError, NotProvidedError
-from lictor.ports import (
+from lictor.core.errors import ImageNotFoundError, LookupFailedError, NotProvidedError
+from lictor.core.ports import (
     DEFAULT_ACCESS,
     ApiCall,
     Descriptor,
@@ -17,7 +17,7 @@ from lictor.ports import (
     RegistryAccess,
     ResourceFacts,
 )
-from lictor.raw import Json, JsonObject
+from lictor.core.raw import Json, JsonObject
 
 NOW = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
 _ANSWERS: tuple[Json, ...] = (

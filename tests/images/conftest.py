@@ -20,12 +20,7 @@ sys.path.append(str(HERE.parent / "cluster"))
 from image_tools.loopback_registry import Repository, serve_registry  # noqa: E402
 from image_tools.programs import COSIGN, CRANE, NOTATION, NoToolsError, Tool, find_tool  # noqa: E402
 from image_tools.scene import Scene, Signers  # noqa: E402
-from image_tools.signers import (  # noqa: E402
-    CosignSigner,
-    NotationSigner,
-    make_authority,
-    make_signer,
-)
+from image_tools.signers import CosignSigner, NotationSigner, make_authority, make_signer  # noqa: E402
 
 ASKED = "LICTOR_IMAGE_TESTS"
 

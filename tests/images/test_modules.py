@@ -8,11 +8,11 @@ import wasmtime
 from image_tools.loopback_registry import Repository
 from image_tools.scene import Signers
 
-from lictor.errors import ModuleError
-from lictor.lang.wasm.module import ModuleMetadata
-from lictor.registry.module_sources import ModuleSources
-from lictor.registry.module_store import ModuleSettings, ModuleStore
-from lictor.registry.module_verification import KeyRule, VerificationConfig
+from lictor.addons.kubewarden.modules.module_sources import ModuleSources
+from lictor.addons.kubewarden.modules.module_store import ModuleSettings, ModuleStore
+from lictor.addons.kubewarden.modules.module_verification import KeyRule, VerificationConfig
+from lictor.core.errors import ModuleError
+from lictor.core.lang.wasm_module import ModuleMetadata
 
 MODULE = bytes(wasmtime.wat2wasm('(module (func (export "f") (result i32) i32.const 1))'))
 METADATA = ModuleMetadata(annotations={"io.kubewarden.policy.title": "demo"})

@@ -15,17 +15,13 @@ from typing import Any
 import pytest
 from image_tools.loopback_registry import Repository
 from image_tools.scene import Policy, Scene
-from image_tools.signers import (
-    Certified,
-    CosignKey,
-    make_signer,
-)
+from image_tools.signers import Certified, CosignKey, make_signer
 
-from lictor.assembly import parse_policies
-from lictor.engine import Engine
-from lictor.model.result import Verdict
-from lictor.offline.lookups import GivenObjects, OfflineLookups, choose_registries
-from lictor.offline.requests import GivenValues
+from lictor.cli.inputs.lookups import GivenObjects, OfflineLookups, choose_registries
+from lictor.cli.inputs.requests import GivenValues
+from lictor.core.assembly import parse_policies
+from lictor.core.engine import Engine
+from lictor.core.model.result import Verdict
 
 REVIEW = "https://example.com/review/v1"
 SCAN = "https://example.com/scan/v1"

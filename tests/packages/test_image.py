@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from package_sources import ROOT, Built
 
-from lictor.release import VERSION
+from lictor.core.release import VERSION
 
 BASE = os.environ.get("LICTOR_PYTHON_IMAGE", "localhost/lictor-python:debian")
 NAME = "localhost/lictor-test:image"

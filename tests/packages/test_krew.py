@@ -12,7 +12,7 @@ import pytest
 import yaml
 from package_sources import Built
 
-from lictor.release import VERSION
+from lictor.core.release import VERSION
 
 KREW = shutil.which("kubectl-krew") or shutil.which("krew")
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")

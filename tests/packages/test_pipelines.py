@@ -12,7 +12,7 @@ import pytest
 import yaml
 from package_sources import ROOT, Built
 
-from lictor.release import VERSION
+from lictor.core.release import VERSION
 
 TEMPLATE = (ROOT / "templates" / "lictor.yml").read_text()
 INPUT = re.compile(r"\$\[\[ inputs\.([a-z]+) \]\]")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from package_sources import ROOT, Built
 
-from lictor.release import VERSION
+from lictor.core.release import VERSION
 
 
 def test_the_wheel_holds_every_file_of_the_package(built: Built) -> None:

@@ -14,14 +14,7 @@ import subprocess
 import sys
 import time
 
-from webhook_site import (
-    MemoryLimit,
-    Record,
-    Webhook,
-    build_request,
-    client_context,
-    connect,
-)
+from webhook_site import MemoryLimit, Record, Webhook, build_request, client_context, connect
 
 _PER_PROCESS = 10_000
 _PER_ADDRESS = 2_500

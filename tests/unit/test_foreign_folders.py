@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lictor.editor.run_tests import run_test
+from lictor.addons.editor.run_tests import run_test
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(

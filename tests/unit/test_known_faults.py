@@ -3,12 +3,12 @@
 import orjson
 import pytest
 
-from lictor.assembly import compile_documents
-from lictor.engine import Engine
-from lictor.load.policies import load_documents
-from lictor.model.request import Request
-from lictor.model.result import Status
-from lictor.ports import NoLookups
+from lictor.core.assembly import compile_documents
+from lictor.core.engine import Engine
+from lictor.core.load.policies import load_documents
+from lictor.core.model.request import Request
+from lictor.core.model.result import Status
+from lictor.core.ports import NoLookups
 
 POD = {
     "apiVersion": "v1",

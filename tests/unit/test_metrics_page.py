@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lictor.cluster.metrics import METRICS, MetricType
+from lictor.kubernetes.metrics import METRICS, MetricType
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "make_metrics.py"

@@ -18,54 +18,54 @@ from string import ascii_letters
 
 import pytest
 
-from lictor.apiserver.bodies import read_json
-from lictor.apiserver.kinds.custom_kind import compile_path
-from lictor.apiserver.kinds.schema_validation import has_format
-from lictor.apiserver.lists import find_single_name
-from lictor.apiserver.protobuf import read_protobuf
-from lictor.apiserver.request import read_accept
-from lictor.apiserver.resources.validation import check_label_value, check_subdomain
-from lictor.crypto.certificate_chain import read_certificates
-from lictor.crypto.json_web_token import decode_token, secret_key
-from lictor.crypto.pem import list_pem_blocks, read_pem
-from lictor.crypto.signature import compile_key
-from lictor.errors import LictorError
-from lictor.evaluate.manifests.message import decode_message
-from lictor.families.kubewarden.group_expression import compile_group_expression
+from lictor.addons.apiserver.bodies import read_json
+from lictor.addons.apiserver.kinds.custom_kind import compile_path
+from lictor.addons.apiserver.kinds.schema_validation import has_format
+from lictor.addons.apiserver.lists import find_single_name
+from lictor.addons.apiserver.protobuf import read_protobuf
+from lictor.addons.apiserver.request import read_accept
+from lictor.addons.apiserver.resources.validation import check_label_value, check_subdomain
+from lictor.addons.kubewarden.family.group_expression import compile_group_expression
+from lictor.addons.kubewarden.modules.module_address import parse_module_address
+from lictor.addons.web.pages.addresses import read_within
+from lictor.cli.mutants import change_expression
+from lictor.core.crypto.certificate_chain import read_certificates
+from lictor.core.crypto.json_web_token import decode_token, secret_key
+from lictor.core.crypto.pem import list_pem_blocks, read_pem
+from lictor.core.crypto.signature import compile_key
+from lictor.core.errors import LictorError
+from lictor.core.evaluate.manifests.message import decode_message
+from lictor.core.lang.assertion import compile_assertion
+from lictor.core.lang.assertion import compile_expression as compile_assertion_expression
+from lictor.core.lang.cel.rewriting import read_tokens
+from lictor.core.lang.duration import parse_duration
+from lictor.core.lang.field_mask import compile_field_mask
+from lictor.core.lang.go_number import decode_json, parse_number
+from lictor.core.lang.gotime import parse_rfc3339, parse_time
+from lictor.core.lang.image_reference import parse_image
+from lictor.core.lang.jmespath import compile_query
+from lictor.core.lang.kind_selector import compile_kind_selector, parse_kind_selector
+from lictor.core.lang.label_selector import parse_label_selector
+from lictor.core.lang.patch.pointer import parse_pointer
+from lictor.core.lang.pattern import compile_pattern
+from lictor.core.lang.pattern.scalar import compile_scalar
+from lictor.core.lang.quantity import parse_quantity
+from lictor.core.lang.random_text import make_random_text
+from lictor.core.lang.regex import compile_regex, compile_template
+from lictor.core.lang.schedule import compile_schedule, find_deletion_time
+from lictor.core.lang.semver import parse_range, parse_version
+from lictor.core.lang.signed_message import read_cose, read_jws
+from lictor.core.lang.signed_payload import read_simple_payload, read_statement
+from lictor.core.lang.template import compile_template as compile_variables
+from lictor.core.lang.template import find_expressions
+from lictor.core.lang.url import parse_reference, parse_url
+from lictor.core.lang.wildcard import compile_wildcard
+from lictor.core.lang.yaml.build import build_yaml
+from lictor.core.lang.yaml.plain_json import YamlFault
+from lictor.core.load.review import load_review
 from lictor.http.limits import find_time_limit
-from lictor.lang.assertion import compile_assertion
-from lictor.lang.assertion import compile_expression as compile_assertion_expression
-from lictor.lang.cel.rewriting import read_tokens
-from lictor.lang.duration import parse_duration
-from lictor.lang.field_mask import compile_field_mask
-from lictor.lang.go_number import decode_json, parse_number
-from lictor.lang.gotime import parse_rfc3339, parse_time
-from lictor.lang.image_reference import parse_image
-from lictor.lang.jmespath import compile_query
-from lictor.lang.kind_selector import compile_kind_selector, parse_kind_selector
-from lictor.lang.label_selector import parse_label_selector
-from lictor.lang.patch.pointer import parse_pointer
-from lictor.lang.pattern import compile_pattern
-from lictor.lang.pattern.scalar import compile_scalar
-from lictor.lang.quantity import parse_quantity
-from lictor.lang.random_text import make_random_text
-from lictor.lang.regex import compile_regex, compile_template
-from lictor.lang.schedule import compile_schedule, find_deletion_time
-from lictor.lang.semver import parse_range, parse_version
-from lictor.lang.signed_message import read_cose, read_jws
-from lictor.lang.signed_payload import read_simple_payload, read_statement
-from lictor.lang.template import compile_template as compile_variables
-from lictor.lang.template import find_expressions
-from lictor.lang.url import parse_reference, parse_url
-from lictor.lang.wildcard import compile_wildcard
-from lictor.lang.yaml.build import build_yaml
-from lictor.lang.yaml.plain_json import YamlFault
-from lictor.load.review import load_review
-from lictor.offline.mutants import change_expression
-from lictor.registry.authorization import parse_challenge
-from lictor.registry.module_address import parse_module_address
-from lictor.registry.repository_name import parse_repository
-from lictor.web.pages.addresses import read_within
+from lictor.images.authorization import parse_challenge
+from lictor.images.repository_name import parse_repository
 
 # Three doublings: the larger text costs at most 2.3 ** 3 times as much.
 SMALL, LARGE = 4 * 1024, 32 * 1024

@@ -5,11 +5,11 @@ from typing import Any
 import orjson
 import pytest
 
-from lictor.assembly import compile_documents
-from lictor.engine import Engine
-from lictor.load.policies import load_documents
-from lictor.model.request import Request
-from lictor.ports import NoLookups
+from lictor.core.assembly import compile_documents
+from lictor.core.engine import Engine
+from lictor.core.load.policies import load_documents
+from lictor.core.model.request import Request
+from lictor.core.ports import NoLookups
 
 Object = dict[str, Any]
 OPERATIONS = ["CREATE", "UPDATE", "DELETE"]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from lictor.cluster.flags import IGNORED, REASONS, Flags
-from lictor.cluster.settings import Settings
+from lictor.kubernetes.flags import IGNORED, REASONS, Flags
+from lictor.kubernetes.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "make_reference.py"

@@ -20,7 +20,7 @@ MOST_SMALL_SINGLE_USER = 5
 MOST_SHARED_NAMES = 0
 MOST_NAMING_A_KIND = 5
 # Where a kind of policy may be named: its family, and data that was generated or is a manifest.
-NAMING_IS_FINE = ("families/", "cluster/manifests/")
+NAMING_IS_FINE = ("core/families/", "addons/kubewarden/family/", "install/")
 KINDS = (
     "ClusterPolicy",
     "ValidatingPolicy",

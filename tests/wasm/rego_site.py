@@ -7,7 +7,7 @@ from functools import cache
 import wasmtime
 from opa_program import module_folder
 
-from lictor.lang.wasm.engine import (
+from lictor.addons.kubewarden.runtime.engine import (
     compile_module,
     deserialize,
     digest_content,
@@ -15,16 +15,16 @@ from lictor.lang.wasm.engine import (
     serialize,
     settings_key,
 )
-from lictor.lang.wasm.module import WasmModule
-from lictor.lang.wasm.records import (
+from lictor.addons.kubewarden.runtime.rego import RegoGuest
+from lictor.core.lang.wasm_module import WasmModule
+from lictor.core.lang.wasm_records import (
     ContextResource,
     ExecutionMode,
     GuestLimits,
     HostCalls,
     NoHostCalls,
 )
-from lictor.lang.wasm.rego import RegoGuest
-from lictor.raw import JsonObject
+from lictor.core.raw import JsonObject
 
 
 @cache

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from opa_program import NoCompilerError, Opa, find_opa
 
-from lictor.lang.wasm.records import GuestLimits, NoHostCalls
-from lictor.lang.wasm.rego_builtins import BuiltinRun, find_builtins
-from lictor.lang.wasm.rego_values import parse_value
+from lictor.core.lang.rego import BuiltinRun, find_builtins
+from lictor.core.lang.rego.values import parse_value
+from lictor.core.lang.wasm_records import GuestLimits, NoHostCalls
 
 TABLE = Path(__file__).parent / "rego" / "builtins.jsonl"
 ROWS = [json.loads(line) for line in TABLE.read_text(encoding="utf-8").splitlines()]

@@ -5,19 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lictor.cli.apply_output import (
-    ApplyPrinter,
-    PrinterFlags,
-    print_summary,
-    print_unusable,
-    track,
-)
-from lictor.cli.color import wants_color
-from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
-from lictor.errors import LoadError
-from lictor.garbage import keeping_garbage
-from lictor.offline.apply_outputs import ApplyOutput, OutputOptions
-from lictor.offline.apply_plan import (
+from lictor.cli.apply_output import ApplyPrinter, PrinterFlags, print_summary, print_unusable, track
+from lictor.cli.apply_outputs import ApplyOutput, OutputOptions
+from lictor.cli.apply_plan import (
     APPLY_FORMATS,
     ApplyFlags,
     check_flags,
@@ -26,22 +16,19 @@ from lictor.offline.apply_plan import (
     make_plan,
     parse_ttl,
 )
-from lictor.offline.apply_run import ApplyPlan, ApplyRun
-from lictor.offline.fleet.settings import check_fleet, is_fleet
-from lictor.offline.policies import (
-    LoadedPolicies,
-    load_policy_files,
-)
-from lictor.offline.repositories import GitAccess
-from lictor.offline.resource_inputs import ResourceInputs, WatchShards, open_resources
-from lictor.offline.sources import (
-    PolicySource,
-    hide_credentials,
-    read_policies,
-)
-from lictor.raw import Json
-from lictor.report.policy_report import REPORT_APIS
-from lictor.report.summary import Counts
+from lictor.cli.apply_run import ApplyPlan, ApplyRun
+from lictor.cli.color import wants_color
+from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
+from lictor.cli.fleet_settings import check_fleet, is_fleet
+from lictor.cli.inputs.policies import LoadedPolicies, load_policy_files
+from lictor.cli.inputs.repositories import GitAccess
+from lictor.cli.inputs.resource_inputs import ResourceInputs, WatchShards, open_resources
+from lictor.cli.inputs.sources import PolicySource, hide_credentials, read_policies
+from lictor.core.errors import LoadError
+from lictor.core.garbage import keeping_garbage
+from lictor.core.raw import Json
+from lictor.core.report.policy_report import REPORT_APIS
+from lictor.core.report.summary import Counts
 
 if TYPE_CHECKING:
     from lictor.cli.live_resources import LiveRun
@@ -220,7 +207,7 @@ def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
     more = tuple(file.options for file in files)
     if is_fleet(flags):
         # Most runs have no fleet, and start-up counts.
-        from lictor.offline.fleet.run import begin_fleet
+        from lictor.addons.fleet.run import begin_fleet
 
         with begin_fleet(flags, policies, (options, *more), printer.say) as fleet:
             return _finish(flags, fleet, printer)
@@ -283,7 +270,7 @@ def _print_cleanups(application: ApplyRun, printer: ApplyPrinter, live: "LiveRun
     """What policies would delete; that is no verdict, and counts for nothing."""
     if not application.plan.policies.deletions or printer.is_quiet:
         return
-    from lictor.offline.deletions import list_cleanups
+    from lictor.cli.deletions import list_cleanups
 
     for cluster, plan in application.list_plans():
         if cluster:

@@ -10,27 +10,22 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from lictor.cli.apply_outputs import ApplyOutput, ChangedObject, OutputOptions, ResourceOutput
+from lictor.cli.apply_plan import OutputFile
+from lictor.cli.apply_run import ApplyRun, DocumentResult
+from lictor.cli.inputs.inputs import choose_folder
+from lictor.cli.inputs.policies import LoadedPolicies
+from lictor.cli.inputs.sources import SourceText
 from lictor.cli.output_files import ObjectFiles, ParquetFile, PendingFile
 from lictor.cli.terminal import show_plainly
-from lictor.model.finding import Location
-from lictor.model.result import Result, Verdict
-from lictor.offline.apply_outputs import (
-    ApplyOutput,
-    ChangedObject,
-    OutputOptions,
-    ResourceOutput,
-)
-from lictor.offline.apply_plan import OutputFile
-from lictor.offline.apply_run import ApplyRun, DocumentResult
-from lictor.offline.inputs import choose_folder
-from lictor.offline.policies import LoadedPolicies
-from lictor.offline.sources import SourceText
-from lictor.release import VERSION
-from lictor.report.json_text import render_json
-from lictor.report.outcomes import TestOutcome
-from lictor.report.policy_report import ReportFormat, stream_report
-from lictor.report.summary import Counts, render_counts
-from lictor.report.yaml_text import render_yaml
+from lictor.core.model.finding import Location
+from lictor.core.model.result import Result, Verdict
+from lictor.core.release import VERSION
+from lictor.core.report.json_text import render_json
+from lictor.core.report.outcomes import TestOutcome
+from lictor.core.report.policy_report import ReportFormat, stream_report
+from lictor.core.report.summary import Counts, render_counts
+from lictor.core.report.yaml_text import render_yaml
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -310,14 +305,14 @@ class ApplyPrinter:
     def _render_rows(self, rows: list[TestOutcome]) -> str:
         # Loaded when asked for: most runs print text, and start-up counts.
         if self._options.output is ApplyOutput.TABLE:
-            from lictor.report.table import render_table
+            from lictor.core.report.table import render_table
 
             return render_table(rows, detailed=self._flags.detailed, color=self._flags.color)
         if self._options.output is ApplyOutput.JUNIT:
-            from lictor.report.outcome_formats import render_junit
+            from lictor.core.report.outcome_formats import render_junit
 
             return render_junit(rows, detailed=self._flags.detailed)
-        from lictor.report.outcome_formats import render_markdown
+        from lictor.core.report.outcome_formats import render_markdown
 
         return render_markdown(rows, detailed=self._flags.detailed)
 
@@ -325,7 +320,7 @@ class ApplyPrinter:
         verdicts = (output.failures for output in outputs if output.failures is not None)
         is_json = self._options.format is ReportFormat.JSON
         # Loaded on first use, as it loads OpenSSL too.
-        from lictor.report.exceptions import build_exceptions
+        from lictor.core.report.exceptions import build_exceptions
 
         for exception in build_exceptions(verdicts, ttl, audit_warn=self._options.audit_warn):
             text = render_json(exception) if is_json else render_yaml(exception)
@@ -340,7 +335,7 @@ class ApplyPrinter:
                 self._print(_render_located((output,), self._options))
 
     def _print_html(self, outputs: Iterable[ResourceOutput]) -> None:
-        from lictor.offline.html_report import HtmlReport
+        from lictor.addons.web.html_report import HtmlReport
 
         report = HtmlReport(self._options.timestamp)
         report.add_policies(self.policy_texts)
@@ -364,10 +359,10 @@ def _render_located(outputs: Iterable[ResourceOutput], options: OutputOptions) -
         return places.get(id(result))
 
     if options.output is ApplyOutput.GITHUB:
-        from lictor.report.github import render_github
+        from lictor.core.report.github import render_github
 
         return render_github(verdicts, locate=locate, audit_warn=options.audit_warn)
-    from lictor.report.sarif import render_sarif
+    from lictor.core.report.sarif import render_sarif
 
     return render_sarif(verdicts, locate=locate, version=VERSION, audit_warn=options.audit_warn)
 

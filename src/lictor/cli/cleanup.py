@@ -7,17 +7,17 @@ import click
 
 from lictor.cli.cluster_options import ask_cluster, render_record, with_cluster
 from lictor.cli.flag_command import FlagCommand, slice_option
-from lictor.cluster.flags import Flags
-from lictor.cluster.names import Names
-from lictor.errors import LoadError, UsageError
-from lictor.families.registry import Role
-from lictor.load.policies import load_documents, refuse_errors
-from lictor.offline.sources import read_policies
-from lictor.raw import JsonObject
+from lictor.cli.inputs.sources import read_policies
+from lictor.core.errors import LoadError, UsageError
+from lictor.core.families.registry import Role
+from lictor.core.load.policies import load_documents, refuse_errors
+from lictor.core.raw import JsonObject
+from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.names import Names
 
 if TYPE_CHECKING:
-    from lictor.cluster.client import Client
-    from lictor.control.cleanup.preview import CleanupPreview
+    from lictor.controllers.cleanup.preview import CleanupPreview
+    from lictor.kubernetes.client import Client
 
 _EXAMPLES = """\
 # What would all policies of the cluster delete if they ran now?
@@ -89,7 +89,7 @@ def _load(paths: Sequence[str]) -> Iterator[JsonObject]:
 async def _list_previews(
     client: "Client", flags: Flags, names: Names, wanted: Sequence[str], given: Sequence[JsonObject]
 ) -> "list[CleanupPreview]":
-    from lictor.control.cleanup.preview import preview_cleanups
+    from lictor.controllers.cleanup.preview import preview_cleanups
 
     return [each async for each in preview_cleanups(client, flags, names, wanted, given)]
 

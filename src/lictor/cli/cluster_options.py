@@ -10,7 +10,7 @@ import msgspec
 from lictor.cli.flag_command import format_option
 
 if TYPE_CHECKING:
-    from lictor.cluster.client import Client
+    from lictor.kubernetes.client import Client
 
 Answer = TypeVar("Answer")
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -41,8 +41,8 @@ def ask_cluster(
     kubeconfig: str, context: str, ask: "Callable[[Client], Awaitable[Answer]]"
 ) -> Answer:
     """What a coroutine learns from the API server."""
-    from lictor.cluster.client import Client
-    from lictor.cluster.config import load_config
+    from lictor.kubernetes.client import Client
+    from lictor.kubernetes.config import load_config
 
     async def run() -> Answer:
         client = Client(load_config(kubeconfig, context))

@@ -3,8 +3,8 @@
 import click
 
 from lictor.cli.controller_flags import ControllerCommand, with_flags
-from lictor.cluster.flags import Flags
-from lictor.cluster.names import Names
+from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.names import Names
 
 
 @click.command(
@@ -25,12 +25,12 @@ def control(arguments: tuple[str, ...], flags: Flags, names: Names) -> None:
     are Kyverno's where they mean the same.
     """
     from lictor.cli.logs import set_up_logging
-    from lictor.cluster.config import load_config
-    from lictor.control.controllers import choose_loops
-    from lictor.control.run import open_health_port, run_control_process
-    from lictor.serve.capacity import limit_controllers
-    from lictor.serve.slots import ProcessSlot
-    from lictor.serve.supervisor import SupervisedProcess, Supervisor
+    from lictor.controllers.controllers import choose_loops
+    from lictor.controllers.run import open_health_port, run_control_process
+    from lictor.kubernetes.config import load_config
+    from lictor.webhook.capacity import limit_controllers
+    from lictor.webhook.slots import ProcessSlot
+    from lictor.webhook.supervisor import SupervisedProcess, Supervisor
 
     set_up_logging(flags)
     # Invalid arguments are reported here, not by the process below.

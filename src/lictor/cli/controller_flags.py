@@ -9,7 +9,9 @@ import click
 import msgspec
 
 from lictor.cli.flag_command import FlagCommand
-from lictor.cluster.flags import (
+from lictor.core.errors import UsageError
+from lictor.core.raw import Json
+from lictor.kubernetes.flags import (
     CHOICES,
     FLAG_FIELDS,
     IGNORED,
@@ -18,9 +20,7 @@ from lictor.cluster.flags import (
     is_duration,
     read_flag_value,
 )
-from lictor.cluster.names import Names
-from lictor.errors import UsageError
-from lictor.raw import Json
+from lictor.kubernetes.names import Names
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 

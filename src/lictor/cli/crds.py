@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import click
 
 from lictor.cli.flag_command import FlagCommand, format_option, slice_option
-from lictor.raw import JsonObject
+from lictor.core.raw import JsonObject
 
 _EXAMPLES = """\
 # Install or update all kinds
@@ -24,7 +24,7 @@ lictor crds --format json"""
 @format_option("yaml", "json")
 def crds(*, group: tuple[str, ...], openreports: bool, form: str) -> None:
     """Print the CustomResourceDefinitions of all kinds of policies and reports."""
-    from lictor.cluster.manifests.crds import build_crds
+    from lictor.install.crds import build_crds
 
     click.echo(render_manifests(build_crds(group, open_reports=openreports), form), nl=False)
 
@@ -32,7 +32,7 @@ def crds(*, group: tuple[str, ...], openreports: bool, form: str) -> None:
 def render_manifests(manifests: Iterable[JsonObject], form: str) -> str:
     """Manifests as YAML documents, or as one List in JSON."""
     if form == "yaml":
-        from lictor.report.yaml_text import render_yaml
+        from lictor.core.report.yaml_text import render_yaml
 
         return "".join(f"---\n{render_yaml(manifest)}" for manifest in manifests)
     import json

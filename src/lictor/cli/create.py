@@ -9,8 +9,8 @@ import msgspec
 
 from lictor.cli.flag_command import FlagCommand, slice_option, split_commas
 from lictor.cli.lazy_group import LazyCommand, LazyGroup
-from lictor.report.json_text import render_json
-from lictor.report.yaml_text import render_scalar
+from lictor.core.report.json_text import render_json
+from lictor.core.report.yaml_text import render_scalar
 
 _VALUES_EXAMPLES = (
     "lictor create values -g request.mode=dev -n prod,env=prod "

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
+from lictor.cli.field_demands import find_kind, parse_demand
 from lictor.cli.flag_command import FlagCommand, WordText
-from lictor.errors import UsageError
-from lictor.offline.field_demands import find_kind, parse_demand
-from lictor.offline.generate_drafts import GenerateDraft, draft_generate_files, has_usual_fields
-from lictor.offline.policy_drafts import DraftRule, PolicyDraft, draft_files
+from lictor.cli.generate_drafts import GenerateDraft, draft_generate_files, has_usual_fields
+from lictor.cli.policy_drafts import DraftRule, PolicyDraft, draft_files
+from lictor.core.errors import UsageError
 
 _EXAMPLES = """\
 # Be asked for everything else

@@ -11,8 +11,8 @@ from lictor.cli.flag_command import LogFlags, take_log_flags
 from lictor.cli.lazy_group import suggest
 from lictor.cli.main import COMPLETION_VARIABLE, LOGGING_COMMANDS, OWN_COMMANDS, PROGRAM, cli
 from lictor.cli.terminal import guard_streams, show_plainly
-from lictor.errors import LictorError, UsageError
-from lictor.files import LOGIN
+from lictor.core.errors import LictorError, UsageError
+from lictor.core.files import LOGIN
 
 DEBUG_VARIABLE = "LICTOR_DEBUG"
 _INTERRUPTED = 128 + signal.SIGINT

@@ -6,10 +6,9 @@ import click
 import orjson
 from msgspec.structs import replace
 
+from lictor.cli.explanations import Explainer, ExplanationChoice, load_explained_policies
 from lictor.cli.flag_command import FlagCommand, slice_option
-from lictor.errors import UsageError
-from lictor.offline.explanations import Explainer, ExplanationChoice, load_explained_policies
-from lictor.offline.input_files import (
+from lictor.cli.inputs.input_files import (
     load_caller,
     load_context,
     load_resource_files,
@@ -17,12 +16,13 @@ from lictor.offline.input_files import (
     read_namespace_labels,
     read_resource_texts,
 )
-from lictor.offline.lookups import GivenObjects, choose_registries
-from lictor.offline.policies import load_exceptions
-from lictor.offline.requests import GivenValues, RequestFactory
-from lictor.offline.resources import LazyResources, find_in_texts
-from lictor.offline.sources import read_file
-from lictor.report.explanation import (
+from lictor.cli.inputs.lookups import GivenObjects, choose_registries
+from lictor.cli.inputs.policies import load_exceptions
+from lictor.cli.inputs.requests import GivenValues, RequestFactory
+from lictor.cli.inputs.resources import LazyResources, find_in_texts
+from lictor.cli.inputs.sources import read_file
+from lictor.core.errors import UsageError
+from lictor.core.report.explanation import (
     MAX_SHOWN,
     Explanation,
     explanation_to_json,

@@ -8,11 +8,9 @@ import click
 import msgspec
 
 from lictor.cli.flag_command import FlagCommand
+from lictor.cli.inputs.sources import SourceText, read_policies, resolve_path
 from lictor.cli.lazy_group import LazyCommand, LazyGroup
-from lictor.errors import LictorError, LoadError, UsageError
-from lictor.files import YAML_ENDINGS
-from lictor.load.policies import load_documents
-from lictor.offline.repairs import (
+from lictor.cli.repairs import (
     find_files,
     is_policy,
     read_bodies,
@@ -21,8 +19,10 @@ from lictor.offline.repairs import (
     repair_test,
     write_documents,
 )
-from lictor.offline.sources import SourceText, read_policies, resolve_path
-from lictor.raw import Json, JsonObject
+from lictor.core.errors import LictorError, LoadError, UsageError
+from lictor.core.files import YAML_ENDINGS
+from lictor.core.load.policies import load_documents
+from lictor.core.raw import Json, JsonObject
 
 _TEST_EXAMPLES = """\
 # Show what is old in test files

@@ -8,7 +8,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from lictor.raw import Json
+from lictor.core.raw import Json
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -9,15 +9,15 @@ import click
 from click.core import ParameterSource
 
 from lictor.cli.flag_command import FlagCommand, format_option, slice_option
-from lictor.errors import UsageError
-from lictor.raw import Json, JsonObject
-from lictor.release import DEFAULT_IMAGE, VERSION
+from lictor.core.errors import UsageError
+from lictor.core.raw import Json, JsonObject
+from lictor.core.release import DEFAULT_IMAGE, VERSION
 
 if TYPE_CHECKING:
-    from lictor.cluster.client import Client
-    from lictor.cluster.config import ClusterConfig
-    from lictor.cluster.manifests.installation import Installation
-    from lictor.cluster.manifests.installing import InstallStep
+    from lictor.install.installation import Installation
+    from lictor.install.installing import InstallStep
+    from lictor.kubernetes.client import Client
+    from lictor.kubernetes.config import ClusterConfig
 
 _EXAMPLES = """\
 # Look at everything, then apply it
@@ -137,7 +137,7 @@ def install(
 
     Exits with 0, with 1 where --diff finds that something would change, and with 2 on a wrong call.
     """
-    from lictor.cluster.manifests.build import build_manifests
+    from lictor.install.build import build_manifests
 
     installation = _read_options(**options)
     manifests = build_manifests(installation)
@@ -146,7 +146,7 @@ def install(
     if apply and diff:
         raise UsageError("--apply and --diff: give one of them")
     if apply or diff:
-        from lictor.cluster.config import load_config
+        from lictor.kubernetes.config import load_config
 
         config = load_config(kubeconfig, context)
         return asyncio.run(_open_cluster(config, installation, diff=diff, yes=yes))
@@ -172,7 +172,7 @@ def _read_options(
     **given: Json,
 ) -> "Installation":
     from lictor.cli.controller_flags import read_flags, read_pairs
-    from lictor.cluster.manifests.installation import Installation
+    from lictor.install.installation import Installation
 
     values = _read_values(value_files)
     return Installation(
@@ -190,15 +190,15 @@ def _read_options(
 def _read_values(paths: Iterable[str]) -> JsonObject:
     """What files of values say; the last one wins, and flags in them are flags."""
     from lictor.cli.controller_flags import read_flags
-    from lictor.cluster.manifests.arguments import write_text
-    from lictor.cluster.manifests.values import (
+    from lictor.core.files import read_bytes
+    from lictor.install.arguments import write_text
+    from lictor.install.values import (
         CONTROLLERS,
         find_value,
         merge_values,
         name_container,
         read_values,
     )
-    from lictor.files import read_bytes
 
     values: JsonObject = {}
     for path in paths:
@@ -215,7 +215,7 @@ def _read_values(paths: Iterable[str]) -> JsonObject:
 
 def _list_named(installation: "Installation") -> frozenset[str]:
     """The options that were given: what they say wins over what is in the cluster."""
-    from lictor.cluster.manifests.installation import list_named_options
+    from lictor.install.installation import list_named_options
 
     context = click.get_current_context()
     usual = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP, None)
@@ -226,10 +226,10 @@ def _list_named(installation: "Installation") -> frozenset[str]:
 async def _open_cluster(
     config: "ClusterConfig", installation: "Installation", *, diff: bool, yes: bool
 ) -> int:
-    from lictor.cluster.client import Client
-    from lictor.cluster.manifests.build import build_manifests
-    from lictor.cluster.manifests.differences import MANAGER
-    from lictor.cluster.manifests.installing import plan_installation
+    from lictor.install.build import build_manifests
+    from lictor.install.differences import MANAGER
+    from lictor.install.installing import plan_installation
+    from lictor.kubernetes.client import Client
 
     client = Client(config, field_manager=MANAGER)
     try:
@@ -248,14 +248,14 @@ async def _open_cluster(
 
 async def _keep_flags(client: "Client", installation: "Installation") -> "Installation":
     """With the flags of what runs under these names, where that is not lictor."""
-    from lictor.cluster.manifests.taking_over import keep_flags, list_predecessors, read_flags
+    from lictor.install.taking_over import keep_flags, list_predecessors, read_flags
 
     found = await list_predecessors(client, installation)
     return keep_flags(installation, read_flags(found, installation))
 
 
 async def _show(client: "Client", installation: "Installation", steps: "list[InstallStep]") -> int:
-    from lictor.cluster.manifests.installing import describe_plan
+    from lictor.install.installing import describe_plan
 
     lines = [line async for line in describe_plan(client, installation, steps)]
     for line in lines or ["nothing would change"]:
@@ -266,8 +266,8 @@ async def _show(client: "Client", installation: "Installation", steps: "list[Ins
 async def _apply(
     client: "Client", installation: "Installation", steps: "list[InstallStep]", *, overwrite: bool
 ) -> None:
-    from lictor.cluster.manifests.installing import install as send
-    from lictor.cluster.manifests.installing import wait_for_kinds
+    from lictor.install.installing import install as send
+    from lictor.install.installing import wait_for_kinds
 
     async for line in send(client, installation, steps, overwrite=overwrite):
         click.echo(line)
@@ -292,7 +292,7 @@ def _ask_to_replace(steps: "Iterable[InstallStep]", *, yes: bool) -> None:
 
 def _may_overwrite(steps: "Iterable[InstallStep]", *, yes: bool) -> bool:
     """Show what stays as it is in the cluster; someone at a terminal may decide otherwise."""
-    from lictor.cluster.manifests.differences import describe_difference
+    from lictor.install.differences import describe_difference
 
     differing = [step for step in steps if step.kept and (step.is_theirs or not yes)]
     for step in differing:

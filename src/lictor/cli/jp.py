@@ -8,10 +8,10 @@ import click
 
 from lictor.cli.flag_command import FlagCommand, WordText, slice_option
 from lictor.cli.lazy_group import LazyCommand, LazyGroup
-from lictor.errors import EvaluationError, LoadError, SyntaxFaultError, UsageError
-from lictor.load.yaml import decode_text, read_parts
-from lictor.raw import Json, JsonObject
-from lictor.report.json_text import render_json
+from lictor.core.errors import EvaluationError, LoadError, SyntaxFaultError, UsageError
+from lictor.core.load.yaml import decode_text, read_parts
+from lictor.core.raw import Json, JsonObject
+from lictor.core.report.json_text import render_json
 
 _QUERY_EXAMPLES = """\
 # Evaluate a query
@@ -52,7 +52,7 @@ def query(
 
 
 def _evaluate(text: str, value: Json) -> Json:
-    from lictor.lang.jmespath import compile_query
+    from lictor.core.lang.jmespath import compile_query
 
     try:
         return compile_query(text)(value)
@@ -64,7 +64,7 @@ def _evaluate(text: str, value: Json) -> Json:
 
 
 def _render(result: Json, *, compact: bool, unquoted: bool) -> str:
-    from lictor.report.json_text import render_json
+    from lictor.core.report.json_text import render_json
 
     if unquoted and isinstance(result, str):
         return result
@@ -86,7 +86,7 @@ cat my-file | lictor jp parse"""
 @slice_option("-f", "--file", "files", help="Read an expression from a file.")
 def parse(*, arguments: tuple[str, ...], files: tuple[str, ...]) -> None:
     """Parse JMESPath expressions and show their trees."""
-    from lictor.lang.jmespath import parse_query
+    from lictor.core.lang.jmespath import parse_query
 
     expressions = collect_expressions(arguments, files) or [ask("a jmespath expression")]
     for expression in expressions:
@@ -107,7 +107,7 @@ lictor jp function truncate"""
 
 
 def _list_functions() -> Iterable[str]:
-    from lictor.lang.jmespath import FUNCTIONS
+    from lictor.core.lang.jmespath import FUNCTIONS
 
     return sorted(FUNCTIONS)
 
@@ -120,7 +120,7 @@ def _list_functions() -> Iterable[str]:
 )
 def function(*, arguments: tuple[str, ...]) -> None:
     """Describe functions: all of them, or the named ones."""
-    from lictor.lang.jmespath import FUNCTIONS
+    from lictor.core.lang.jmespath import FUNCTIONS
 
     for entry in sorted(FUNCTIONS.values(), key=lambda entry: entry.signature):
         if not arguments or entry.name in arguments:

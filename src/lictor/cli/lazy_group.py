@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from lictor.cli.flag_command import write_examples
-from lictor.raw import Json
+from lictor.core.raw import Json
 
 
 class LazyCommand(msgspec.Struct, frozen=True):

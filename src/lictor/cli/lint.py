@@ -10,13 +10,13 @@ import click
 from lictor.cli.cluster_options import count_noun
 from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, slice_option
-from lictor.errors import UsageError
-from lictor.release import VERSION
+from lictor.core.errors import UsageError
+from lictor.core.release import VERSION
 
 if TYPE_CHECKING:
+    from lictor.cli.lint_files import FixedFile
+    from lictor.core.raw import Json
     from lictor.lint.render import LintReport
-    from lictor.offline.lint_files import FixedFile
-    from lictor.raw import Json
 
 _FORMATS = ("full", "text", "json", "sarif", "github", "gitlab")
 _EXAMPLES = """\
@@ -95,8 +95,8 @@ def lint(  # noqa: PLR0913  (one for each option)
         return _explain(explained)
     if not arguments:
         raise UsageError("lint needs a path: a file, a folder, or - for standard input")
-    from lictor.offline.lint_files import fix_paths, lint_paths, read_definitions
-    from lictor.offline.lint_settings import choose_start, combine, find_lint_settings
+    from lictor.cli.lint_files import fix_paths, lint_paths, read_definitions
+    from lictor.cli.lint_settings import choose_start, combine, find_lint_settings
 
     settings = find_lint_settings(choose_start(arguments))
     selection = combine(settings, select, ignore)
@@ -142,7 +142,7 @@ def _print_report(report: "LintReport", form: str | None, *, statistics: bool) -
 
 
 def _save(fixed: "Sequence[FixedFile]") -> None:
-    from lictor.offline.lint_files import save_fixed
+    from lictor.cli.lint_files import save_fixed
 
     save_fixed(fixed)
     click.echo(f"{count_noun(len(fixed), 'file')} put right", err=True)

@@ -2,40 +2,29 @@
 
 import asyncio
 import threading
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-)
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TypeVar
 
 import orjson
 
-from lictor.cluster.cache import drop_managed_fields
-from lictor.cluster.client import Client
-from lictor.cluster.config import load_config
-from lictor.cluster.discovery import Collection, ServedKinds
-from lictor.cluster.flags import Flags
-from lictor.cluster.lookups import ClusterLookups
-from lictor.cluster.resource import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Resource
-from lictor.cluster.store import list_policy_resources
-from lictor.cluster.stored_exceptions import list_exception_resources
-from lictor.cluster.work_queue import cancel_all
-from lictor.control.cleanup.sweep import SweepLookups
-from lictor.errors import ApiError, LookupFailedError, NotFoundError
-from lictor.offline.lookups import GivenObjects, choose_given, describe_given_image
-from lictor.offline.requests import GivenValues
-from lictor.offline.sources import SourceText
-from lictor.ports import (
-    DEFAULT_ACCESS,
-    Registries,
-    RegistryAccess,
-)
-from lictor.raw import Json, JsonObject
+from lictor.cli.inputs.lookups import GivenObjects, choose_given, describe_given_image
+from lictor.cli.inputs.requests import GivenValues
+from lictor.cli.inputs.sources import SourceText
+from lictor.controllers.cleanup.sweep import SweepLookups
+from lictor.core.errors import ApiError, LookupFailedError, NotFoundError
+from lictor.core.ports import DEFAULT_ACCESS, Registries, RegistryAccess
+from lictor.core.raw import Json, JsonObject
+from lictor.kubernetes.cache import drop_managed_fields
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.config import load_config
+from lictor.kubernetes.discovery import Collection, ServedKinds
+from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.resource import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Resource
+from lictor.kubernetes.work_queue import cancel_all
+from lictor.lookups.lookups import ClusterLookups
+from lictor.policies.store import list_policy_resources
+from lictor.policies.stored_exceptions import list_exception_resources
 
 T = TypeVar("T")
 

@@ -9,28 +9,28 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from lictor.cli.apply_outputs import OutputOptions
+from lictor.cli.apply_run import ApplyPlan, ApplyRun, DocumentResult
+from lictor.cli.inputs.lookups import GivenObjects
+from lictor.cli.inputs.policies import load_exceptions
+from lictor.cli.inputs.sources import STDIN, SourceText, is_url
 from lictor.cli.live_cluster import (
     LiveCluster,
     LiveLookups,
     read_cluster_exceptions,
     read_cluster_policies,
 )
-from lictor.cluster.cache import drop_managed_fields
-from lictor.cluster.cleanup_policies import CleanupRecord, find_targets
-from lictor.cluster.client import Client
-from lictor.cluster.discovery import Collection
-from lictor.cluster.resource import Resource
-from lictor.errors import ApiError, LoadError, UsageError
-from lictor.kubernetes.resource_names import ResourceType as NamedResource
-from lictor.model.metadata import PolicyRecord
-from lictor.model.program import Program
-from lictor.model.request import GroupVersionKind, Operation
-from lictor.offline.apply_outputs import OutputOptions
-from lictor.offline.apply_run import ApplyPlan, ApplyRun, DocumentResult
-from lictor.offline.lookups import GivenObjects
-from lictor.offline.policies import load_exceptions
-from lictor.offline.sources import STDIN, SourceText, is_url
-from lictor.raw import JsonObject
+from lictor.controllers.cleanup.policies import CleanupRecord, find_targets
+from lictor.core.errors import ApiError, LoadError, UsageError
+from lictor.core.facts.resource_names import ResourceType as NamedResource
+from lictor.core.model.metadata import PolicyRecord
+from lictor.core.model.program import Program
+from lictor.core.model.request import GroupVersionKind, Operation
+from lictor.core.raw import JsonObject
+from lictor.kubernetes.cache import drop_managed_fields
+from lictor.kubernetes.client import Client
+from lictor.kubernetes.discovery import Collection
+from lictor.kubernetes.resource import Resource
 
 # Collections that are announced but cannot be listed after all: nothing is missed.
 _NOTHING_THERE = frozenset({404, 405})

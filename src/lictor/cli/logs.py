@@ -9,9 +9,9 @@ from typing import TextIO, TypeAlias
 
 import orjson
 
-from lictor.cluster.flags import Flags
-from lictor.cluster.process_log import FactHandler, FactLine, FactRecord, choose_level, set_level
-from lictor.raw import Json, JsonObject
+from lictor.core.raw import Json, JsonObject
+from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.process_log import FactHandler, FactLine, FactRecord, choose_level, set_level
 
 # When, how loud, and the name of the logger.
 LogPlace: TypeAlias = tuple[float, str, str]
@@ -103,7 +103,7 @@ def _format_time(at: float) -> str:
 
 
 class _TextLines(_LineFormatter):
-    """`2024-01-31T12:00:00.000Z INFO control.run message name=value`"""
+    """`2024-01-31T12:00:00.000Z INFO controllers.run message name=value`"""
 
     def write(self, place: LogPlace, message: str, facts: JsonObject, error: str = "") -> str:
         at, level, name = place

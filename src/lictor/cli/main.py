@@ -3,7 +3,7 @@
 import click
 
 from lictor.cli.lazy_group import LazyCommand, LazyGroup
-from lictor.release import VERSION
+from lictor.core.release import VERSION
 
 PROGRAM = "lictor"
 # Set by completion scripts when the shell wants answers.
@@ -46,7 +46,7 @@ COMMANDS = {
     ),
     "control": LazyCommand("lictor.cli.control", "control", "Run the controllers of the cluster."),
     "convert": LazyCommand(
-        "lictor.cli.convert", "convert", "Turn classic policies into CEL policies."
+        "lictor.addons.convert.command", "convert", "Turn classic policies into CEL policies."
     ),
     "crds": LazyCommand(
         "lictor.cli.crds", "crds", "Print the definitions of all kinds of policies and reports."
@@ -63,12 +63,14 @@ COMMANDS = {
     ),
     "jp": LazyCommand("lictor.cli.jp", "jp", "Work with JMESPath expressions."),
     "lint": LazyCommand("lictor.cli.lint", "lint", "Check policies and test files for mistakes."),
-    "lsp": LazyCommand("lictor.cli.lsp", "lsp", "Run the language server for editors."),
+    "lsp": LazyCommand(
+        "lictor.addons.editor.command", "lsp", "Run the language server for editors."
+    ),
     "migrate": LazyCommand(
-        "lictor.cli.migrate", "migrate", "Replace Kyverno, and show what would differ."
+        "lictor.addons.migrate.command", "migrate", "Replace Kyverno, and show what would differ."
     ),
     "policy-server": LazyCommand(
-        "lictor.cli.policy_server", "policy_server", "Serve Kubewarden's policies."
+        "lictor.addons.kubewarden.server.command", "policy_server", "Serve Kubewarden's policies."
     ),
     "preview": LazyCommand(
         "lictor.cli.preview", "preview", "Show what a policy would deny or change in a cluster."
@@ -80,15 +82,17 @@ COMMANDS = {
     "uninstall": LazyCommand(
         "lictor.cli.uninstall", "uninstall", "Remove an installation from the cluster."
     ),
-    "up": LazyCommand("lictor.cli.up", "up", "Run a local cluster to try policies."),
+    "up": LazyCommand("lictor.addons.apiserver.up", "up", "Run a local cluster to try policies."),
     "verify": LazyCommand(
         "lictor.cli.verify",
         "verify",
         "Show who signed an image, and the results of policies for it.",
     ),
     "version": LazyCommand("lictor.cli.version", "version", "Print the version."),
-    "wasm": LazyCommand("lictor.cli.wasm", "wasm", "Run and share Kubewarden's policies in Wasm."),
-    "web": LazyCommand("lictor.cli.web", "web", "Serve the web UI with reports."),
+    "wasm": LazyCommand(
+        "lictor.addons.kubewarden.cli", "wasm", "Run and share Kubewarden's policies in Wasm."
+    ),
+    "web": LazyCommand("lictor.addons.web.command", "web", "Serve the web UI with reports."),
 }
 
 cli = LazyGroup(

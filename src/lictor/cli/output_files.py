@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from lictor.errors import UsageError
-from lictor.offline.apply_outputs import ChangedObject
-from lictor.report.result_rows import COLUMNS
+from lictor.cli.apply_outputs import ChangedObject
+from lictor.core.errors import UsageError
+from lictor.core.report.result_rows import COLUMNS
 
 
 class PendingFile:

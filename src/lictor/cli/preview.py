@@ -14,16 +14,16 @@ from lictor.cli.cluster_options import (
     with_cluster,
 )
 from lictor.cli.flag_command import FlagCommand
-from lictor.cluster.flags import Flags
-from lictor.cluster.names import Names
-from lictor.errors import LoadError
-from lictor.families.registry import registry
-from lictor.load.policies import load_documents, refuse_errors
-from lictor.model.metadata import PolicyRecord
-from lictor.offline.sources import read_policies
+from lictor.cli.inputs.sources import read_policies
+from lictor.core.errors import LoadError
+from lictor.core.families.registry import registry
+from lictor.core.load.policies import load_documents, refuse_errors
+from lictor.core.model.metadata import PolicyRecord
+from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.names import Names
 
 if TYPE_CHECKING:
-    from lictor.cluster.existing_objects import PolicyPreview, PreviewFinding
+    from lictor.controllers.existing_objects import PolicyPreview, PreviewFinding
 
 _EXAMPLES = """\
 # A policy that is not in the cluster yet
@@ -69,7 +69,7 @@ def preview(
     Exits with 0 where nothing would be refused or changed, with 1 where something would or cannot
     be decided, and with 2 on a wrong call.
     """
-    from lictor.control.scan.preview import preview_policies
+    from lictor.controllers.scan.preview import preview_policies
 
     (policy,) = arguments
     given: Sequence[PolicyRecord] | str = _load(policy) if Path(policy).exists() else policy

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lictor.cli.flag_command import FlagCommand
-from lictor.errors import UsageError
+from lictor.core.errors import UsageError
 
 if TYPE_CHECKING:
     from lictor.lint.catalog import LintCheck

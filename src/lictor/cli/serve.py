@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 
 from lictor.cli.controller_flags import ControllerCommand, with_flags
-from lictor.cluster.flags import Flags
-from lictor.cluster.names import Names
-from lictor.errors import UsageError
+from lictor.core.errors import UsageError
+from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.names import Names
 
 _EXAMPLES = """\
 # In a cluster, as `lictor install` sets it up
@@ -71,8 +71,8 @@ def serve(  # noqa: PLR0913  (one for each option)
     if (certificate is None) != (key is None):
         raise UsageError("--tlsCert and --tlsKey belong together")
     from lictor.cli.logs import set_up_logging
-    from lictor.serve.options import ServeOptions
-    from lictor.serve.service import run_service
+    from lictor.webhook.options import ServeOptions
+    from lictor.webhook.service import run_service
 
     set_up_logging(flags)
     options = ServeOptions(
@@ -80,7 +80,7 @@ def serve(  # noqa: PLR0913  (one for each option)
     )
 
     def control() -> None:
-        from lictor.control.run import run_control_process
+        from lictor.controllers.run import run_control_process
 
         run_control_process(flags, names, ("admission",))
 

@@ -13,10 +13,10 @@ from lictor.cli.cluster_options import (
     with_cluster,
 )
 from lictor.cli.flag_command import FlagCommand
-from lictor.cluster.names import Names
+from lictor.kubernetes.names import Names
 
 if TYPE_CHECKING:
-    from lictor.control.status.installation import InstallationStatus, ReportState, ScanState
+    from lictor.controllers.installation_status import InstallationStatus, ReportState, ScanState
 
 _EXAMPLES = """\
 # How is it?
@@ -47,7 +47,7 @@ def status(*, top: int, form: str, namespace: str, prefix: str, **cluster: str) 
     Exits with 0 where every policy is ready and somebody answers for admission, with 1 where not,
     and with 2 on a wrong call.
     """
-    from lictor.control.status.installation import read_installation
+    from lictor.controllers.installation_status import read_installation
 
     names = Names(prefix, namespace)
     found = ask_cluster(**cluster, ask=lambda client: read_installation(client, names, top=top))

@@ -13,13 +13,10 @@ from msgspec.structs import replace
 
 from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes
-from lictor.errors import LictorError, UsageError
-from lictor.files import LOGIN
-from lictor.model.result import Status
-from lictor.offline.lookups import choose_registries
-from lictor.offline.records import TestResult
-from lictor.offline.repositories import GitAccess
-from lictor.offline.test_cases import (
+from lictor.cli.inputs.lookups import choose_registries
+from lictor.cli.inputs.records import TestResult
+from lictor.cli.inputs.repositories import GitAccess
+from lictor.cli.test_cases import (
     TEST_FILE,
     TestCase,
     TestSelector,
@@ -29,15 +26,18 @@ from lictor.offline.test_cases import (
     load_cases,
     parse_selector,
 )
-from lictor.offline.test_run import CaseRun, evaluate_inputs
-from lictor.ports import Registries
-from lictor.raw import Json
-from lictor.report.outcomes import TestOutcome, keep_failures
-from lictor.report.table import render_table
+from lictor.cli.test_run import CaseRun, evaluate_inputs
+from lictor.core.errors import LictorError, UsageError
+from lictor.core.files import LOGIN
+from lictor.core.model.result import Status
+from lictor.core.ports import Registries
+from lictor.core.raw import Json
+from lictor.core.report.outcomes import TestOutcome, keep_failures
+from lictor.core.report.table import render_table
 
 if TYPE_CHECKING:
+    from lictor.cli.coverage import CoverageRun
     from lictor.cli.live_cluster import LiveCluster
-    from lictor.offline.coverage import CoverageRun
 
 _EXAMPLES = """\
 # Run all tests below a folder
@@ -144,7 +144,7 @@ def test(arguments: tuple[str, ...], **flags: Json) -> None:
 
 def _watch(flags: TestFlags) -> NoReturn:
     """Run the tests whenever one of their files changes; ends only by an interrupt."""
-    from lictor.offline.watched_files import WatchedFiles
+    from lictor.cli.watched_files import WatchedFiles
 
     files = WatchedFiles(flags.paths, flags.file_name)
     while True:
@@ -167,7 +167,7 @@ def run_tests(flags: TestFlags) -> None:
     registries = choose_registries(network=flags.registry, layout=flags.image_layout)
     run = _Run(flags, parse_selector(flags.test_case_selector), registries=registries)
     if flags.coverage or flags.fail_under:
-        from lictor.offline.coverage import CoverageRun
+        from lictor.cli.coverage import CoverageRun
 
         run.coverage = CoverageRun(run.selector.policies)
     cases = run.find_cases()
@@ -329,19 +329,19 @@ class _Run(msgspec.Struct):
 def render_format(outcomes: Sequence[TestOutcome], name: str, *, detailed: bool) -> str:
     """Outcomes for programs. Each renderer is loaded when it is asked for: start-up counts."""
     if name == "junit":
-        from lictor.report.outcome_formats import render_junit
+        from lictor.core.report.outcome_formats import render_junit
 
         return render_junit(outcomes, detailed=detailed)
     if name == "markdown":
-        from lictor.report.outcome_formats import render_markdown
+        from lictor.core.report.outcome_formats import render_markdown
 
         return render_markdown(outcomes, detailed=detailed)
     if name == "sarif":
-        from lictor.release import VERSION
-        from lictor.report.sarif import render_test_sarif
+        from lictor.core.release import VERSION
+        from lictor.core.report.sarif import render_test_sarif
 
         return render_test_sarif(outcomes, version=VERSION)
-    from lictor.report.outcome_formats import render_outcomes_json, render_outcomes_yaml
+    from lictor.core.report.outcome_formats import render_outcomes_json, render_outcomes_yaml
 
     render = render_outcomes_json if name == "json" else render_outcomes_yaml
     return render(outcomes, detailed=detailed)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from lictor.cli.flag_command import FlagCommand
-from lictor.errors import UsageError
-from lictor.release import VERSION
+from lictor.core.errors import UsageError
+from lictor.core.release import VERSION
 
 if TYPE_CHECKING:
-    from lictor.cluster.client import Client
-    from lictor.cluster.manifests.installation import Installation
+    from lictor.install.installation import Installation
+    from lictor.kubernetes.client import Client
 
 _EXAMPLES = """\
 # Remove lictor; the custom resource definitions, policies and reports stay
@@ -57,7 +57,7 @@ def uninstall(  # noqa: PLR0913  (one for each option)
     resource definitions stay, and with them all policies and reports, unless --crds says so. Asks
     at a terminal; elsewhere, --crds needs --yes. What stays is told on standard error.
     """
-    from lictor.cluster.manifests.installation import Installation
+    from lictor.install.installation import Installation
 
     if keep_crds and delete_crds:
         raise UsageError("--keep-crds and --crds: give one of them")
@@ -68,9 +68,9 @@ def uninstall(  # noqa: PLR0913  (one for each option)
 async def _remove(
     installation: "Installation", kubeconfig: str, context: str, *, delete_crds: bool, yes: bool
 ) -> None:
-    from lictor.cluster.client import Client
-    from lictor.cluster.config import load_config
-    from lictor.cluster.manifests.removing import uninstall as remove
+    from lictor.install.removing import uninstall as remove
+    from lictor.kubernetes.client import Client
+    from lictor.kubernetes.config import load_config
 
     config = load_config(kubeconfig, context)
     client = Client(config, field_manager="lictor-install")
@@ -86,7 +86,7 @@ async def _remove(
 
 async def _ask(client: "Client", installation: "Installation", *, delete_crds: bool) -> None:
     """Raise unless the user confirms, or nobody can be asked and nothing of people would go."""
-    from lictor.cluster.manifests.removing import count_objects
+    from lictor.install.removing import count_objects
 
     counts = await count_objects(client) if delete_crds else {}
     listed = ", ".join(f"{count} {name}" for name, count in counts.items())
@@ -102,7 +102,7 @@ async def _ask(client: "Client", installation: "Installation", *, delete_crds: b
 
 
 async def _tell_what_stays(client: "Client", installation: "Installation") -> None:
-    from lictor.cluster.manifests.removing import list_remaining
+    from lictor.install.removing import list_remaining
 
     async for line in list_remaining(client, installation):
         click.echo(f"stays: {line}", err=True)

@@ -4,8 +4,8 @@ import click
 import orjson
 
 from lictor.cli.flag_command import FlagCommand, slice_option
-from lictor.errors import UsageError
-from lictor.raw import Json
+from lictor.core.errors import UsageError
+from lictor.core.raw import Json
 
 _EXAMPLES = """\
 # Who signed this image?
@@ -85,13 +85,9 @@ def verify(
     Flags mean what they mean for cosign. Exits with 0 where every image is verified, with 1 where
     one is not, and with 2 on a wrong call.
     """
-    from lictor.offline.image_verification import (
-        list_statements,
-        open_registries,
-        verify_images,
-    )
-    from lictor.offline.verification_demands import VerifyFlags, read_demand
-    from lictor.report.image_verification import render_verification, verifications_to_json
+    from lictor.cli.image_verification import list_statements, open_registries, verify_images
+    from lictor.cli.verification_demands import VerifyFlags, read_demand
+    from lictor.core.report.image_verification import render_verification, verifications_to_json
 
     registries = open_registries(flags.pop("image_layout"), flags.pop("trusted_root"))
     demand = read_demand(VerifyFlags(**flags))

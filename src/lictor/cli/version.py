@@ -3,7 +3,7 @@
 import click
 
 from lictor.cli.flag_command import FlagCommand
-from lictor.release import render_version
+from lictor.core.release import render_version
 
 
 @click.command(cls=FlagCommand, short_help="Print the version.", examples="lictor version")

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
-from lictor.errors import BlockedAddressError, LookupFailedError, UnknownHostError
-from lictor.lang.networks import INSIDE, METADATA, find_blocked, read_address
+from lictor.core.errors import BlockedAddressError, LookupFailedError, UnknownHostError
+from lictor.core.lang.networks import INSIDE, METADATA, find_blocked, read_address
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection

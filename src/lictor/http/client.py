@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import httptools
 import msgspec
 
+from lictor.core.raw import Json
 from lictor.http.addresses import Destination, open_stream
-from lictor.raw import Json
 
 # All that may stand in a path or query as it is; everything else, line ends above all, is encoded.
 _SAFE = "/?:@!$&'()*+,;=~%[]-._"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import httptools
 
+from lictor.core.raw import Json
 from lictor.http.messages import (
     HttpRequest,
     HttpResponse,
@@ -23,7 +24,6 @@ from lictor.http.messages import (
     begin_head,
     write_headers,
 )
-from lictor.raw import Json
 
 if TYPE_CHECKING:
     from lictor.http.server import HttpServer

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from lictor.raw import Json
+from lictor.core.raw import Json
 
 TEXT = b"text/plain; charset=utf-8"
 

@@ -1,1 +1,4 @@
-"""What Kubernetes itself says of its kinds, of one release. No policies and no servers in here."""
+"""The edge to the Kubernetes API: client, watch caches, leases, settings, stored policies.
+
+No request is evaluated here, and no object is changed but by the client's own verbs.
+"""

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from lictor.model.finding import FieldPath, Finding, Severity, TextOffset
+from lictor.core.model.finding import FieldPath, Finding, Severity, TextOffset
 
 
 class LintCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,23 +5,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import SyntaxFaultError
-from lictor.kubernetes.schemas import Form
-from lictor.lang.cel.environment import Environment
-from lictor.lang.cel.expression import (
+from lictor.core.errors import SyntaxFaultError
+from lictor.core.facts.schemas import Form
+from lictor.core.lang.cel.environment import Environment
+from lictor.core.lang.cel.expression import (
     NO_VARIABLES,
     Variables,
     compile_expression,
     declare_variable,
 )
-from lictor.lang.cel.inspection import ExpressionIssue, inspect_expression
-from lictor.lang.cel.object_literals import FormSource
-from lictor.lang.cel.rewriting import CelToken, read_tokens
+from lictor.core.lang.cel.inspection import ExpressionIssue, inspect_expression
+from lictor.core.lang.cel.object_literals import FormSource
+from lictor.core.lang.cel.rewriting import CelToken, read_tokens
+from lictor.core.load.fields import suggest
+from lictor.core.model.finding import Finding, TextOffset
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.schema_values import list_near
-from lictor.load.fields import suggest
-from lictor.model.finding import Finding, TextOffset
 
 _CHECK = "bad-expression"
 _WORDS = {"null_type": "null", "list(JSONPatch)": "a list of JSONPatch", "Object": "an Object"}

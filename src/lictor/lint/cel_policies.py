@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import CompileError
-from lictor.families.registry import PolicyKind, Role, registry
-from lictor.kubernetes.resource_names import ResourceNames
-from lictor.lang.schedule import compile_schedule
+from lictor.core.errors import CompileError
+from lictor.core.facts.resource_names import ResourceNames
+from lictor.core.families.registry import PolicyKind, Role, registry
+from lictor.core.lang.schedule import compile_schedule
+from lictor.core.model.finding import Finding
+from lictor.core.model.program import Phase
+from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.images import check_image_policy
@@ -22,12 +25,9 @@ from lictor.lint.resource_rules import (
 )
 from lictor.lint.rules import check_name
 from lictor.lint.schema_kinds import KnownSchemas, list_matched_kinds
-from lictor.model.finding import Finding
-from lictor.model.program import Phase
-from lictor.raw import Json
 
 if TYPE_CHECKING:
-    from lictor.lang.cel.environment import Environment
+    from lictor.core.lang.cel.environment import Environment
     from lictor.lint.cel_expressions import ExpressionContext
 
 
@@ -192,7 +192,7 @@ def check_cel_fields(fields: Iterable[CelField], context: "ExpressionContext") -
 
 def choose_environment(policy: Field, kind: PolicyKind) -> "Environment":
     """What the expressions of a kind may use."""
-    from lictor.lang.cel.environment import (
+    from lictor.core.lang.cel.environment import (
         authorization_environment,
         kubernetes_environment,
         kyverno_environment,
@@ -227,7 +227,7 @@ def _check_image_references(spec: Field) -> Iterator[Finding]:
     references = [each["expression"] for each in spec["matchImageReferences"].each()]
     if not any(references):
         return
-    from lictor.lang.cel.environment import image_environment
+    from lictor.core.lang.cel.environment import image_environment
     from lictor.lint.cel_expressions import ExpressionContext
 
     context = ExpressionContext(image_environment())
@@ -239,7 +239,7 @@ def check_rule_cel(rule: Field, schemas: KnownSchemas) -> Iterator[Finding]:
     cel, conditions = rule["validate"]["cel"], rule["celPreconditions"]
     if not cel and not conditions:
         return
-    from lictor.lang.cel.environment import kubernetes_environment
+    from lictor.core.lang.cel.environment import kubernetes_environment
     from lictor.lint.cel_expressions import ExpressionContext, check_unused
 
     has_params = bool(cel["paramKind"]) and bool(cel["paramRef"])
@@ -263,7 +263,7 @@ def check_webhook_conditions(policy: Field) -> Iterator[Finding]:
     conditions = policy["spec"]["webhookConfiguration"]["matchConditions"]
     if conditions.is_empty:
         return
-    from lictor.lang.cel.environment import kubernetes_environment
+    from lictor.core.lang.cel.environment import kubernetes_environment
     from lictor.lint.cel_expressions import ExpressionContext
 
     context = ExpressionContext(kubernetes_environment(has_params=False))

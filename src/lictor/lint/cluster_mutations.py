@@ -7,16 +7,16 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from lictor.errors import CompileError
-from lictor.lang.kind_selector import parse_kind_selector
-from lictor.lang.patch import parse_json_patch
-from lictor.lang.pattern import compile_pattern
-from lictor.lang.pattern.anchor import Modifier, parse_anchor
+from lictor.core.errors import CompileError
+from lictor.core.lang.kind_selector import parse_kind_selector
+from lictor.core.lang.patch import parse_json_patch
+from lictor.core.lang.pattern import compile_pattern
+from lictor.core.lang.pattern.anchor import Modifier, parse_anchor
+from lictor.core.model.finding import Finding
 from lictor.lint.catalog import flag
 from lictor.lint.cluster_requests import covers_operation, mentions
 from lictor.lint.field import Field, list_loops
 from lictor.lint.match import list_filters
-from lictor.model.finding import Finding
 
 # The keys from the top of an object to a field; `*` for the items of a list.
 KeyPath: TypeAlias = tuple[str, ...]

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from lictor.lang.kind_selector import parse_kind_selector
-from lictor.lang.template import VARIABLE
-from lictor.lang.wildcard import has_wildcard, match_wildcard
+from lictor.core.lang.kind_selector import parse_kind_selector
+from lictor.core.lang.template import VARIABLE
+from lictor.core.lang.wildcard import has_wildcard, match_wildcard
+from lictor.core.model.finding import Finding
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.match import CALLERS, list_filters
-from lictor.model.finding import Finding
 
 KUBE_SYSTEM: Final = "kube-system"
 _OPERATION = "request.operation"

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lictor.errors import SyntaxFaultError
-from lictor.families.registry import PolicyKind, Role, registry
-from lictor.kubernetes.resource_names import ResourceNames
-from lictor.lang.kind_selector import parse_kind_selector
-from lictor.lang.wildcard import has_wildcard
+from lictor.core.errors import SyntaxFaultError
+from lictor.core.facts.resource_names import ResourceNames
+from lictor.core.families.registry import PolicyKind, Role, registry
+from lictor.core.lang.kind_selector import parse_kind_selector
+from lictor.core.lang.wildcard import has_wildcard
+from lictor.core.model.finding import Finding
+from lictor.core.model.program import Phase
+from lictor.core.raw import Json
+from lictor.core.report.json_text import render_json
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.match import list_filters
-from lictor.model.finding import Finding
-from lictor.model.program import Phase
-from lictor.raw import Json
-from lictor.report.json_text import render_json
 
 if TYPE_CHECKING:
-    from lictor.lang.cel.environment import Environment
-    from lictor.lang.cel.expression import Variables
-    from lictor.lang.cel.tree import CelNode
+    from lictor.core.lang.cel.environment import Environment
+    from lictor.core.lang.cel.expression import Variables
+    from lictor.core.lang.cel.tree import CelNode
 
 _LABEL = "rbac.kyverno.io/aggregate-to-{}-controller"
 _BACKGROUND: Final = "background"
@@ -154,8 +154,8 @@ def _list_nodes(policy: Field, kind: PolicyKind, fields: list[Field]) -> Iterato
 
 def _list_roots(policy: Field, kind: PolicyKind, fields: list[Field]) -> Iterator["CelNode"]:
     """The expressions at these fields, as far as they compile."""
-    from lictor.lang.cel.expression import serialize_expression
-    from lictor.lang.cel.tree import read_tree
+    from lictor.core.lang.cel.expression import serialize_expression
+    from lictor.core.lang.cel.tree import read_tree
     from lictor.lint.cel_policies import choose_environment
 
     environment = choose_environment(policy, kind)
@@ -170,7 +170,7 @@ def _list_roots(policy: Field, kind: PolicyKind, fields: list[Field]) -> Iterato
 
 def _declare(variables: Field, environment: "Environment") -> "Variables | None":
     """The variables of a policy; None where one of them does not compile."""
-    from lictor.lang.cel.expression import NO_VARIABLES, declare_variable
+    from lictor.core.lang.cel.expression import NO_VARIABLES, declare_variable
 
     declared = NO_VARIABLES
     with suppress(SyntaxFaultError):

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from lictor.lang.condition import OPERATORS
-from lictor.lang.pattern.scalar import read_duration, read_quantity
+from lictor.core.lang.condition import OPERATORS
+from lictor.core.lang.pattern.scalar import read_duration, read_quantity
+from lictor.core.load.fields import suggest
+from lictor.core.model.finding import Finding
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field, list_loops
 from lictor.lint.schema_values import is_no_amount, refuse_amount
-from lictor.load.fields import suggest
-from lictor.model.finding import Finding
 
 _REPLACED = {
     "In": "AnyIn or AllIn",

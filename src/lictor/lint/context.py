@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator
 
-from lictor.errors import LictorError
-from lictor.lang.duration import parse_duration
+from lictor.core.errors import LictorError
+from lictor.core.lang.duration import parse_duration
+from lictor.core.model.finding import Finding
+from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.expressions import ANY_VARIABLE, check_query
 from lictor.lint.field import Field, list_loops
-from lictor.model.finding import Finding
-from lictor.raw import Json
 
 _CHECK = "bad-context"
 

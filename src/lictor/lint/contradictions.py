@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from lictor.lang.kind_selector import KindSelector, parse_kind_selector
-from lictor.lang.wildcard import match_wildcard
+from lictor.core.lang.kind_selector import KindSelector, parse_kind_selector
+from lictor.core.lang.wildcard import match_wildcard
+from lictor.core.model.finding import Finding
+from lictor.core.raw import JsonObject
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.match import CALLERS, list_filters
 from lictor.lint.value_sets import texts_overlap
-from lictor.model.finding import Finding
-from lictor.raw import JsonObject
 
 Overlap = Callable[[str, str], bool]
 

@@ -7,15 +7,15 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import LoadError
-from lictor.families.registry import AbsentFields, PolicyKind, registry
+from lictor.core.errors import LoadError
+from lictor.core.families.registry import AbsentFields, PolicyKind, registry
+from lictor.core.load.fields import check_fields
+from lictor.core.load.kinds import find_unknown, is_raw, is_unsupported
+from lictor.core.load.policies import describe_unsupported, is_list, locate_error
+from lictor.core.load.yaml import Document, decode_text, read_documents
+from lictor.core.model.finding import FieldPath, Finding, Location, TextOffset
+from lictor.core.raw import Json, JsonObject
 from lictor.lint.catalog import as_lint_finding, flag
-from lictor.load.fields import check_fields
-from lictor.load.kinds import find_unknown, is_raw, is_unsupported
-from lictor.load.policies import describe_unsupported, is_list, locate_error
-from lictor.load.yaml import Document, decode_text, read_documents
-from lictor.model.finding import FieldPath, Finding, Location, TextOffset
-from lictor.raw import Json, JsonObject
 
 # A key, and what tells that its value is a block on the lines below.
 # re: linear - tried at one place of a line

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from lictor.families.registry import PolicyKind, resolve
-from lictor.kubernetes.resource_names import ResourceNames, builtin_names
+from lictor.core.facts.resource_names import ResourceNames, builtin_names
+from lictor.core.families.registry import PolicyKind, resolve
+from lictor.core.model.finding import Finding
+from lictor.core.raw import Json
 from lictor.lint.cluster_mutations import (
     check_additions,
     check_fixed_fields,
@@ -30,8 +32,6 @@ from lictor.lint.field import Field
 from lictor.lint.policy import lint_policy
 from lictor.lint.schema_kinds import KnownSchemas
 from lictor.lint.schema_rules import check_cleanup_schemas, check_rule_schemas
-from lictor.model.finding import Finding
-from lictor.raw import Json
 
 
 class LintContext(msgspec.Struct, frozen=True):

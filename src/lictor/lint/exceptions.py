@@ -4,28 +4,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from lictor.families.registry import registry
-from lictor.kubernetes.resource_names import ResourceNames
-from lictor.lang.wildcard import match_wildcard
+from lictor.core.facts.resource_names import ResourceNames
+from lictor.core.families.registry import registry
+from lictor.core.lang.wildcard import match_wildcard
+from lictor.core.load.fields import suggest
+from lictor.core.model.finding import Finding
+from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.cel_policies import check_cel_fields, check_schedule, list_condition_fields
 from lictor.lint.conditions import check_conditions
 from lictor.lint.context import check_context
 from lictor.lint.contradictions import check_contradictions
-from lictor.lint.expressions import (
-    check_expressions,
-    list_cleanup_fields,
-    list_exception_fields,
-)
+from lictor.lint.expressions import check_expressions, list_cleanup_fields, list_exception_fields
 from lictor.lint.field import Field
 from lictor.lint.match import MatchLimits, check_match
 from lictor.lint.resource_rules import check_constraints
 from lictor.lint.rules import check_control, check_name
 from lictor.lint.schema_kinds import KnownSchemas
 from lictor.lint.schema_names import check_matched_kinds
-from lictor.load.fields import suggest
-from lictor.model.finding import Finding
-from lictor.raw import Json
 
 # Kind and name of the policies that are among the given files.
 KnownPolicies = Iterable[tuple[str, str]]
@@ -78,7 +74,7 @@ def lint_cel_exception(body: Json, known: KnownPolicies) -> list[Finding]:
     for ref in spec["policyRefs"].each():
         findings += _check_policy_ref(ref, known)
     if not spec["matchConditions"].is_empty:
-        from lictor.lang.cel.environment import kyverno_environment
+        from lictor.core.lang.cel.environment import kyverno_environment
         from lictor.lint.cel_expressions import ExpressionContext
 
         findings += check_cel_fields(

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import SyntaxFaultError
-from lictor.lang.jmespath import FUNCTIONS
-from lictor.lang.jmespath.parser import parse
-from lictor.lang.jmespath.syntax import Node, NodeKind
+from lictor.core.errors import SyntaxFaultError
+from lictor.core.lang.jmespath import FUNCTIONS
+from lictor.core.lang.jmespath.parser import parse
+from lictor.core.lang.jmespath.syntax import Node, NodeKind
+from lictor.core.load.fields import suggest
+from lictor.core.model.finding import Finding, TextOffset
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
-from lictor.load.fields import suggest
-from lictor.model.finding import Finding, TextOffset
 
 # What fills itself in: the innermost braces. A single pair within belongs to the expression.
 _VARIABLE = re.compile(r"(?<!\\)\{\{((?:\{[^{}]*\}|[^{}])*)\}\}")

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lictor.model.finding import FieldPath
-from lictor.raw import Json
+from lictor.core.model.finding import FieldPath
+from lictor.core.raw import Json
 
 
 class Field(msgspec.Struct, frozen=True):

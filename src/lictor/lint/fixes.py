@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from lictor.lang.pattern.anchor import parse_anchor
+from lictor.core.lang.pattern.anchor import parse_anchor
+from lictor.core.load.yaml import decode_text
+from lictor.core.model.finding import FieldPath, Finding
 from lictor.lint.documents import LintFile, LintObject, list_objects
 from lictor.lint.key_order import CHECK as UNSORTED
 from lictor.lint.key_order import find_order, sort_keys
@@ -24,8 +26,6 @@ from lictor.lint.text_edits import (
     open_document,
     says_the_same,
 )
-from lictor.load.yaml import decode_text
-from lictor.model.finding import FieldPath, Finding
 
 # Rounds of finding and fixing: some fixes make room for others.
 MOST_ROUNDS = 10

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from lictor.core.load.fields import suggest
+from lictor.core.model.finding import Finding
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
-from lictor.load.fields import suggest
-from lictor.model.finding import Finding
 
 _SIGNERS = ("keys", "certificates", "keyless", "attestor")
 _ALGORITHMS = ("sha224", "sha256", "sha384", "sha512")

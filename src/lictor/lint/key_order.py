@@ -5,10 +5,10 @@ Only keys that have a usual place are compared with one another; all others may 
 
 from collections.abc import Iterator, Sequence
 
+from lictor.core.model.finding import FieldPath, Finding
+from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.documents import LintObject
-from lictor.model.finding import FieldPath, Finding
-from lictor.raw import Json
 
 CHECK = "unsorted-keys"
 _TOP = ("apiVersion", "kind", "metadata", "policies", "resources", "spec", "results", "status")

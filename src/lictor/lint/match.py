@@ -6,15 +6,15 @@ from typing import Final
 
 import msgspec
 
-from lictor.families.registry import registry
-from lictor.kubernetes.resource_names import builtin_names
-from lictor.lang.kind_selector import parse_kind_selector
-from lictor.lang.label_selector import Requirement, find_selector_fault
-from lictor.lang.wildcard import has_wildcard
+from lictor.core.facts.resource_names import builtin_names
+from lictor.core.families.registry import registry
+from lictor.core.lang.kind_selector import parse_kind_selector
+from lictor.core.lang.label_selector import Requirement, find_selector_fault
+from lictor.core.lang.wildcard import has_wildcard
+from lictor.core.load.fields import suggest
+from lictor.core.model.finding import Finding
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
-from lictor.load.fields import suggest
-from lictor.model.finding import Finding
 
 
 def check_wildcard_kinds(rule: Field, *, background: bool) -> Iterator[Finding]:

@@ -4,22 +4,17 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
-from lictor.errors import CompileError
-from lictor.lang.assertion import compile_assertion
-from lictor.lang.patch import parse_json_patch
-from lictor.lang.pattern import compile_pattern
-from lictor.lang.pattern.anchor import (
-    ANCHOR_FORMS,
-    Modifier,
-    is_broken_anchor,
-    parse_anchor,
-)
+from lictor.core.errors import CompileError
+from lictor.core.lang.assertion import compile_assertion
+from lictor.core.lang.patch import parse_json_patch
+from lictor.core.lang.pattern import compile_pattern
+from lictor.core.lang.pattern.anchor import ANCHOR_FORMS, Modifier, is_broken_anchor, parse_anchor
+from lictor.core.load.fields import suggest
+from lictor.core.model.finding import Finding
+from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.cluster_mutations import list_patched
 from lictor.lint.field import Field, list_loops
-from lictor.load.fields import suggest
-from lictor.model.finding import Finding
-from lictor.raw import Json
 
 _VARIABLE = re.compile(r"\{\{(?:\{[^{}]*\}|[^{}])*\}\}")
 # What stands in for a variable: a word that YAML and JSON take at any place.

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from lictor.lang.wildcard import has_wildcard, match_wildcard
+from lictor.core.lang.wildcard import has_wildcard, match_wildcard
+from lictor.core.load.fields import suggest
+from lictor.core.model.finding import Finding
+from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.cel_policies import check_rule_cel, check_webhook_conditions
 from lictor.lint.conditions import check_rule_conditions
@@ -28,9 +31,6 @@ from lictor.lint.rules import (
 )
 from lictor.lint.schema_kinds import KnownSchemas
 from lictor.lint.schema_names import check_matched_kinds
-from lictor.load.fields import suggest
-from lictor.model.finding import Finding
-from lictor.raw import Json
 
 _ANNOTATION = "pod-policies.kyverno.io/autogen-controllers"
 _CONTROLLERS = (

@@ -6,12 +6,15 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.errors import CompileError
-from lictor.families.registry import PolicyKind
-from lictor.lang.kind_selector import parse_kind_selector
-from lictor.lang.pattern import compile_pattern
-from lictor.lang.pattern.anchor import Modifier, parse_anchor
-from lictor.lang.wildcard import has_wildcard
+from lictor.core.errors import CompileError
+from lictor.core.families.registry import PolicyKind
+from lictor.core.lang.kind_selector import parse_kind_selector
+from lictor.core.lang.pattern import compile_pattern
+from lictor.core.lang.pattern.anchor import Modifier, parse_anchor
+from lictor.core.lang.wildcard import has_wildcard
+from lictor.core.model.finding import FieldPath, Finding
+from lictor.core.model.program import Phase
+from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.cluster_mutations import KeyPath
 from lictor.lint.cluster_requests import enforces
@@ -20,9 +23,6 @@ from lictor.lint.documents import LintObject
 from lictor.lint.field import Field
 from lictor.lint.match import CALLERS, list_filters
 from lictor.lint.value_sets import ValueSet, are_disjoint, read_scalar
-from lictor.model.finding import FieldPath, Finding
-from lictor.model.program import Phase
-from lictor.raw import Json
 
 # Of the rules that ask for the same, so many are compared with others.
 _MOST_ALIKE = 8

@@ -9,14 +9,14 @@ from typing import assert_never
 
 import msgspec
 
+from lictor.core.model.finding import Finding, Severity
+from lictor.core.raw import JsonObject
+from lictor.core.report.github import write_command
+from lictor.core.report.json_text import render_json
+from lictor.core.report.sarif import describe_position, render_sarif_log
+from lictor.core.report.table import paint
 from lictor.lint.catalog import CHECKS, LintCheck
 from lictor.lint.documents import draw_excerpt
-from lictor.model.finding import Finding, Severity
-from lictor.raw import JsonObject
-from lictor.report.github import write_command
-from lictor.report.json_text import render_json
-from lictor.report.sarif import describe_position, render_sarif_log
-from lictor.report.table import paint
 
 
 class LintReport(msgspec.Struct, frozen=True):

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import TypeAlias
 
-from lictor.kubernetes.resource_names import ResourceNames, ResourceType, builtin_names
-from lictor.kubernetes.schemas import Form
+from lictor.core.facts.resource_names import ResourceNames, ResourceType, builtin_names
+from lictor.core.facts.schemas import Form
+from lictor.core.load.fields import suggest
+from lictor.core.model.finding import Finding
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.match import check_selector
 from lictor.lint.schema_kinds import KnownSchemas
-from lictor.load.fields import suggest
-from lictor.model.finding import Finding
 
 _PARTS = ("operations", "apiGroups", "apiVersions", "resources")
 

@@ -3,18 +3,18 @@
 import re
 from collections.abc import Iterator
 
-from lictor.errors import CompileError
-from lictor.evaluate.pod_security import (
+from lictor.core.errors import CompileError
+from lictor.core.evaluate.pod_security import (
     CONTROL_NAMES,
     ControlExclusion,
     check_exclude,
     compile_pod_security,
 )
-from lictor.lang.kind_selector import parse_kind_selector
+from lictor.core.lang.kind_selector import parse_kind_selector
+from lictor.core.model.finding import Finding
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field, list_loops
 from lictor.lint.match import check_selector, is_cluster_wide, is_namespaced, list_filters
-from lictor.model.finding import Finding
 
 
 def check_pod_security(rule: Field) -> Iterator[Finding]:

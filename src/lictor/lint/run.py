@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from lictor.kubernetes.resource_names import ResourceNames, builtin_names
+from lictor.core.facts.resource_names import ResourceNames, builtin_names
+from lictor.core.model.finding import FieldPath, Finding, Location
+from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.documents import (
     TEST_FILE,
@@ -26,8 +28,6 @@ from lictor.lint.render import LintReport
 from lictor.lint.schema_kinds import KnownSchemas
 from lictor.lint.selection import CheckChooser, LintSelection, drop_ignored
 from lictor.lint.test_files import ReadFiles, TestInputs, check_test, list_rule_names
-from lictor.model.finding import FieldPath, Finding, Location
-from lictor.raw import Json
 
 
 def lint_texts(

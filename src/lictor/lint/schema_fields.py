@@ -16,15 +16,15 @@ says what an expression within `{{ }}` answers there: the fields of that may fol
 
 import msgspec
 
-from lictor.kubernetes.field_types import FieldType
-from lictor.lang.pattern.anchor import parse_anchor
+from lictor.core.facts.field_types import FieldType
+from lictor.core.lang.pattern.anchor import parse_anchor
+from lictor.core.model.finding import FieldPath
+from lictor.core.raw import Json
 from lictor.lint.field import Field
 from lictor.lint.schema_kinds import FieldTypes, KnownSchemas
 from lictor.lint.schema_paths import infer_types
 from lictor.lint.schema_values import find_field
 from lictor.lint.schema_variables import find_roots, list_scopes, read_target_subject
-from lictor.model.finding import FieldPath
-from lictor.raw import Json
 
 
 class SchemaField(msgspec.Struct, frozen=True):

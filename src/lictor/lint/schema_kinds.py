@@ -6,16 +6,16 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from lictor.kubernetes.custom_schemas import read_custom_form, read_custom_type
-from lictor.kubernetes.facts import load_section
-from lictor.kubernetes.field_types import ANYTHING, FieldType, find_field_type, find_metadata
-from lictor.kubernetes.resource_names import ResourceNames, builtin_names
-from lictor.kubernetes.schemas import Form, find_form
-from lictor.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
-from lictor.lang.wildcard import has_wildcard
+from lictor.core.facts.custom_schemas import read_custom_form, read_custom_type
+from lictor.core.facts.facts import load_section
+from lictor.core.facts.field_types import ANYTHING, FieldType, find_field_type, find_metadata
+from lictor.core.facts.resource_names import ResourceNames, builtin_names
+from lictor.core.facts.schemas import Form, find_form
+from lictor.core.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
+from lictor.core.lang.wildcard import has_wildcard
+from lictor.core.raw import Json, JsonObject
 from lictor.lint.field import Field
 from lictor.lint.match import list_filters
-from lictor.raw import Json, JsonObject
 
 # One for each kind that may stand there; a field that one of them has is right.
 FieldTypes: TypeAlias = tuple[FieldType, ...]

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
-from lictor.kubernetes.resource_names import builtin_names
-from lictor.lang.kind_selector import KindSelector, parse_kind_selector
-from lictor.lang.wildcard import has_wildcard
+from lictor.core.facts.resource_names import builtin_names
+from lictor.core.lang.kind_selector import KindSelector, parse_kind_selector
+from lictor.core.lang.wildcard import has_wildcard
+from lictor.core.load.fields import suggest
+from lictor.core.model.finding import Finding
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.match import known_kinds, list_filters
 from lictor.lint.schema_kinds import KnownSchemas
 from lictor.lint.schema_variables import parse_api_path
-from lictor.load.fields import suggest
-from lictor.model.finding import Finding
 
 _CHECK = "unknown-resource"
 

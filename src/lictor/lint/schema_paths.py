@@ -6,16 +6,16 @@ from functools import reduce
 
 import msgspec
 
-from lictor.errors import SyntaxFaultError
-from lictor.kubernetes.field_types import ANYTHING, FieldType
-from lictor.lang.jmespath.parser import parse
-from lictor.lang.jmespath.syntax import Node, NodeKind, Token
+from lictor.core.errors import SyntaxFaultError
+from lictor.core.facts.field_types import ANYTHING, FieldType
+from lictor.core.lang.jmespath.parser import parse
+from lictor.core.lang.jmespath.syntax import Node, NodeKind, Token
+from lictor.core.model.finding import Finding, TextOffset
+from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.schema_kinds import FieldTypes, is_known
 from lictor.lint.schema_values import describe_types, find_field, tell_unknown
-from lictor.model.finding import Finding, TextOffset
-from lictor.raw import Json
 
 
 def infer_types(text: str, types: FieldTypes, *, are_variables: bool = False) -> FieldTypes:

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from lictor.errors import CompileError
-from lictor.kubernetes.field_types import ANYTHING, FieldType
-from lictor.kubernetes.resource_names import builtin_names
-from lictor.lang.condition import OPERATORS, compile_operator_with
-from lictor.lang.patch import parse_json_patch
-from lictor.lang.pattern.go_values import parse_float
+from lictor.core.errors import CompileError
+from lictor.core.facts.field_types import ANYTHING, FieldType
+from lictor.core.facts.resource_names import builtin_names
+from lictor.core.lang.condition import OPERATORS, compile_operator_with
+from lictor.core.lang.patch import parse_json_patch
+from lictor.core.lang.pattern.go_values import parse_float
+from lictor.core.model.finding import Finding, TextOffset
+from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.conditions import list_conditions, list_rule_conditions
 from lictor.lint.expressions import (
@@ -41,8 +43,6 @@ from lictor.lint.schema_variables import (
     list_scopes,
     read_target_subject,
 )
-from lictor.model.finding import Finding, TextOffset
-from lictor.raw import Json
 
 
 def check_paths(

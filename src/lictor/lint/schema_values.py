@@ -8,22 +8,22 @@ from functools import lru_cache
 
 import msgspec
 
-from lictor.kubernetes.field_types import FieldType
-from lictor.lang.pattern.anchor import Anchor, Modifier, parse_anchor
-from lictor.lang.pattern.scalar import (
+from lictor.core.facts.field_types import FieldType
+from lictor.core.lang.pattern.anchor import Anchor, Modifier, parse_anchor
+from lictor.core.lang.pattern.scalar import (
     compile_scalar,
     is_range,
     read_duration,
     read_quantity,
     split_operator,
 )
-from lictor.lang.wildcard import has_wildcard
+from lictor.core.lang.wildcard import has_wildcard
+from lictor.core.load.fields import suggest
+from lictor.core.model.finding import Finding
+from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.schema_kinds import FieldTypes, RuleSubject, is_known
-from lictor.load.fields import suggest
-from lictor.model.finding import Finding
-from lictor.raw import Json
 
 
 class ValueUse(StrEnum):

@@ -6,8 +6,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from lictor.kubernetes.field_types import ANYTHING, FieldType, find_metadata
-from lictor.lang.template import VARIABLE
+from lictor.core.facts.field_types import ANYTHING, FieldType, find_metadata
+from lictor.core.lang.template import VARIABLE
+from lictor.core.model.finding import FieldPath
 from lictor.lint.expressions import entry_names
 from lictor.lint.field import Field
 from lictor.lint.schema_kinds import FieldTypes, KnownSchemas, RuleSubject
@@ -18,7 +19,6 @@ from lictor.lint.schema_paths import (
     type_literal,
     unite_types,
 )
-from lictor.model.finding import FieldPath
 
 # By name; a variable without types may be anything.
 VariableTypes: TypeAlias = Mapping[str, FieldTypes]

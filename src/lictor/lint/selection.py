@@ -8,10 +8,10 @@ from fnmatch import fnmatchcase
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import UsageError
+from lictor.core.errors import UsageError
+from lictor.core.model.finding import Finding, Location
 from lictor.lint.catalog import CHECKS, LintCheck, flag
 from lictor.lint.documents import LintFile
-from lictor.model.finding import Finding, Location
 
 ALL = "ALL"
 _COMMENT = re.compile(r"(?:^|\s)#\s*lictor:\s*ignore(?P<file>-file)?(?:\[(?P<checks>[^\[\]]*)\])?")

@@ -6,13 +6,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.errors import LookupFailedError
+from lictor.core.errors import LookupFailedError
+from lictor.core.load.fields import suggest
+from lictor.core.model.finding import Finding
+from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.documents import LintFile, LintObject, list_objects, read_file
 from lictor.lint.field import Field
-from lictor.load.fields import suggest
-from lictor.model.finding import Finding
-from lictor.raw import Json
 
 RESULTS = ("pass", "fail", "warn", "error", "skip")
 # Fields of a test that name files: one, or a list of them.

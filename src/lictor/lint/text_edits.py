@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from lictor.errors import LoadError
-from lictor.load.yaml import Document, read_documents
-from lictor.raw import Json
+from lictor.core.errors import LoadError
+from lictor.core.load.yaml import Document, read_documents
+from lictor.core.raw import Json
 
 
 class TextEdit(msgspec.Struct, frozen=True, order=True):

@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.lang.pattern.scalar import is_range, read_duration, read_quantity, split_operator
-from lictor.lang.wildcard import has_wildcard, match_wildcard
-from lictor.raw import Json
+from lictor.core.lang.pattern.scalar import is_range, read_duration, read_quantity, split_operator
+from lictor.core.lang.wildcard import has_wildcard, match_wildcard
+from lictor.core.raw import Json
 
 # Longer texts are not read: comparing two patterns takes time that grows with their length.
 _LONGEST = 200

@@ -5,13 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from control_plane.go_modules import (
-    build,
-    download,
-    lock,
-    read_language,
-    write_module,
-)
+from control_plane.go_modules import build, download, lock, read_language, write_module
 
 KUBERNETES = "v1.34.3"
 ETCD = "v3.6.6"

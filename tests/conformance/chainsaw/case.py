@@ -8,8 +8,8 @@ from typing import Any
 
 from chainsaw.durations import parse_seconds
 
-from lictor.errors import LictorError, LoadError
-from lictor.load.yaml import iter_documents
+from lictor.core.errors import LictorError, LoadError
+from lictor.core.load.yaml import iter_documents
 
 TEST_FILE = "chainsaw-test.yaml"
 SETTINGS_FILE = ".chainsaw.yaml"

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lictor.errors import LictorError
-from lictor.lang.assertion import compile_assertion, compile_expression
-from lictor.lang.assertion.functions import SPECS
-from lictor.lang.jmespath.functions.spec import define
+from lictor.core.errors import LictorError
+from lictor.core.lang.assertion import compile_assertion, compile_expression
+from lictor.core.lang.assertion.functions import SPECS
+from lictor.core.lang.jmespath.functions.spec import define
 
 Bindings = Mapping[str, Any]
 _ESCAPED = re.compile(r"\\(.+)\\\Z", re.DOTALL)

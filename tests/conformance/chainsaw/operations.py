@@ -10,7 +10,7 @@ from chainsaw.case import Object
 from chainsaw.expressions import Bindings, ExpressionError, bind_all
 from chainsaw.surroundings import OperationFailedError, Surroundings
 
-from lictor.errors import LictorError
+from lictor.core.errors import LictorError
 
 Run = Callable[[Surroundings, Object, Bindings], dict[str, Any]]
 

@@ -18,7 +18,7 @@ from cryptography import x509
 from image_tools.loopback_registry import Repository
 from msgspec.structs import replace
 
-sys.path.append(str(Path(__file__).parents[2] / "unit" / "signatures"))
+sys.path.append(str(Path(__file__).parents[2] / "unit" / "core" / "signatures"))
 
 from notation import JWS, envelope_of, headers_of, issue, payload_of
 from private_sigstore import PrivateSigstore, Wish, describe, pem_of_certificates
@@ -38,7 +38,7 @@ from signing import (
 )
 from stored_signatures import store_attestation, store_bundle, store_signature
 
-from lictor.signatures.records import FoundSignature, SignedImage
+from lictor.core.signatures.records import FoundSignature, SignedImage
 
 _MOVED = re.compile(r"(?<![\w./-])(ghcr\.io|public\.ecr\.aws)/")
 # Tests that cannot run with a registry alone, and why.

@@ -2,7 +2,7 @@
 
 import json
 
-from lictor.raw import Json
+from lictor.core.raw import Json
 from strategies.json_values import MEANINGFUL, text
 from strategies.source import Source
 

@@ -2,8 +2,8 @@
 
 import json
 
-from lictor.lang.jmespath import FUNCTIONS
-from lictor.lang.jmespath.functions.spec import FunctionSpec, Type
+from lictor.core.lang.jmespath import FUNCTIONS
+from lictor.core.lang.jmespath.functions.spec import FunctionSpec, Type
 from strategies.json_values import MEANINGFUL, noise, scalar, text, value
 from strategies.source import Source
 

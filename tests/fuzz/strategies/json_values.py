@@ -1,6 +1,6 @@
 """Any JSON: the plain, the odd, the huge, the deep, and texts that mean something to somebody."""
 
-from lictor.raw import Json
+from lictor.core.raw import Json
 from strategies.source import Source
 
 # Texts that some part of the house reads as more than text.

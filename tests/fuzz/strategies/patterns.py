@@ -2,7 +2,7 @@
 
 import json
 
-from lictor.raw import Json
+from lictor.core.raw import Json
 from strategies.expressions import expression, maybe_template, query, template
 from strategies.json_values import key, scalar, spoil, text, value
 from strategies.resources import pod

@@ -1,15 +1,9 @@
 """Policies of every rule type, exceptions from them, and cleanup policies."""
 
-from lictor.raw import Json
+from lictor.core.raw import Json
 from strategies.expressions import expression, maybe_template, template
 from strategies.json_values import mapping, spoil, text, value
-from strategies.patterns import (
-    assertion,
-    conditions,
-    json_patch_text,
-    overlay,
-    resource_pattern,
-)
+from strategies.patterns import assertion, conditions, json_patch_text, overlay, resource_pattern
 from strategies.resources import IMAGES, NAMES, NAMESPACES
 from strategies.source import Source
 

@@ -1,6 +1,6 @@
 """Resources: Pods, what makes Pods, other kinds, and things that only look like resources."""
 
-from lictor.raw import Json
+from lictor.core.raw import Json
 from strategies.json_values import long_text, mapping, spoil, text, value
 from strategies.source import Source
 

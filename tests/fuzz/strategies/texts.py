@@ -2,7 +2,7 @@
 
 import json
 
-from lictor.raw import Json
+from lictor.core.raw import Json
 from strategies.json_values import mapping, noise, spoil, text, value
 from strategies.policies import cleanup, exception, policy
 from strategies.resources import resource

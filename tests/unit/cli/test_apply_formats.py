@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from lictor.cli.exit_codes import run
-from lictor.report.exceptions import make_object_name
+from lictor.core.report.exceptions import make_object_name
 
 POLICY = """
 apiVersion: kyverno.io/v1

@@ -6,8 +6,8 @@ import pytest
 
 from lictor.cli.cleanup import cleanup, render_text
 from lictor.cli.cluster_options import render_record
-from lictor.control.cleanup.preview import CleanupPreview
-from lictor.errors import LictorError
+from lictor.controllers.cleanup.preview import CleanupPreview
+from lictor.core.errors import LictorError
 
 POLICY = """
 apiVersion: kyverno.io/v2

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from lictor.cli.controller_flags import WORDS, ControllerCommand, with_flags
 from lictor.cli.logs import set_up_logging
-from lictor.cluster.flags import IGNORED, Flags
-from lictor.cluster.process_log import FactLine, FactRecord, log_facts
+from lictor.kubernetes.flags import IGNORED, Flags
+from lictor.kubernetes.process_log import FactLine, FactRecord, log_facts
 
 
 def parse(*words, env=None):
@@ -149,14 +149,14 @@ def root_logger():
 @pytest.mark.parametrize(
     ("flags", "line"),
     [
-        (Flags(), " INFO control.x it happened count=3 why='a b'"),
+        (Flags(), " INFO controllers.x it happened count=3 why='a b'"),
         (Flags(logging_format="json"), '"msg":"it happened","count":3,"why":"a b"'),
     ],
     ids=["text", "json"],
 )
 def test_log_lines(root_logger, capsys, flags, line):
     set_up_logging(flags)
-    log = logging.getLogger("lictor.control.x")
+    log = logging.getLogger("lictor.controllers.x")
     log.debug("not shown")
     log.info("it happened", extra={"count": 3, "why": "a b"})
     said = capsys.readouterr().err
@@ -193,23 +193,23 @@ def _log_line(log, level, message, facts):
 @pytest.mark.parametrize("way", [_log_extra, _log_record, _log_line])
 def test_facts_of_log_lines(root_logger, capfd, facts, line, way):
     set_up_logging(Flags())
-    way(logging.getLogger("lictor.serve.x"), logging.INFO, "it happened", facts)
-    assert capfd.readouterr().err.endswith(f" INFO serve.x {line}\n")
+    way(logging.getLogger("lictor.webhook.x"), logging.INFO, "it happened", facts)
+    assert capfd.readouterr().err.endswith(f" INFO webhook.x {line}\n")
 
 
 @pytest.mark.parametrize("way", [_log_extra, _log_record, _log_line])
 def test_facts_of_json_lines(root_logger, capfd, way):
     set_up_logging(Flags(logging_format="json"))
     facts = {"uid": "u-1", "ms": 0.25, "odd": "a b"}
-    way(logging.getLogger("lictor.serve.x"), logging.WARNING, "it happened", facts)
+    way(logging.getLogger("lictor.webhook.x"), logging.WARNING, "it happened", facts)
     said = json.loads(capfd.readouterr().err)
     assert said.pop("ts").endswith("Z")
-    assert said == {"level": "warning", "logger": "lictor.serve.x", "msg": "it happened", **facts}
+    assert said == {"level": "warning", "logger": "lictor.webhook.x", "msg": "it happened", **facts}
 
 
 def test_facts_are_told_to_every_handler(root_logger, capfd, caplog):
     set_up_logging(Flags())
-    log = logging.getLogger("lictor.serve.x")
+    log = logging.getLogger("lictor.webhook.x")
     # Its formatter wants to know from which line of code a record came.
     root_logger.addHandler(caplog.handler)
     _log_line(log, logging.INFO, "it happened", {"uid": "u-1"})

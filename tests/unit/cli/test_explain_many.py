@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lictor.cli.exit_codes import run
-from lictor.report.explanation import (
+from lictor.core.report.explanation import (
     Explanation,
     MatchClause,
     RuleExplanation,

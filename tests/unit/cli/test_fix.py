@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from lictor.cli import exit_codes
-from lictor.errors import LoadError
-from lictor.offline.repairs import repair_kind, repair_policy, repair_test
+from lictor.cli.repairs import repair_kind, repair_policy, repair_test
+from lictor.core.errors import LoadError
 
 
 def policy(**rule):

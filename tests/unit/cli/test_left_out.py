@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import lictor
+from lictor.addons.apiserver.up.policy_files import read_objects
 from lictor.cli.exit_codes import run
-from lictor.cli.up.policy_files import read_objects
-from lictor.serve.file_policies import FilePolicies
+from lictor.webhook.file_policies import FilePolicies
 
 POLICY = """
 apiVersion: kyverno.io/v1

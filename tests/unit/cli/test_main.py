@@ -19,8 +19,8 @@ from lictor.cli.flag_command import (
     take_log_flags,
 )
 from lictor.cli.lazy_group import LazyCommand, LazyGroup
-from lictor.errors import EvaluationError, LoadError, UsageError
-from lictor.release import VERSION
+from lictor.core.errors import EvaluationError, LoadError, UsageError
+from lictor.core.release import VERSION
 
 FAKES = {}
 

@@ -6,8 +6,8 @@ from click.testing import CliRunner
 from lictor.cli.main import cli
 from lictor.cli.preview import render_preview
 from lictor.cli.status import render_status
-from lictor.cluster.existing_objects import PolicyPreview, PreviewFinding
-from lictor.control.status.installation import (
+from lictor.controllers.existing_objects import PolicyPreview, PreviewFinding
+from lictor.controllers.installation_status import (
     FailureCount,
     InstallationStatus,
     LeaderState,

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
+from lictor.cli.apply_plan import APPLY_FORMATS
 from lictor.cli.exit_codes import run
 from lictor.cli.main import COMMANDS, cli
 from lictor.cli.test import _FORMATS as TEST_FORMATS
-from lictor.offline.apply_plan import APPLY_FORMATS
 
 # Title and clipboard of the terminal, a cleared screen, a bell, a line that overwrites another, C1.
 BAD = "\\e]52;c;eA==\\a\\e]0;x\\a\\e[2J\\e[31mred\\rback\\x9b31m\\x85\\x7f"

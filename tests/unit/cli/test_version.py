@@ -6,7 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from lictor.release import VERSION, render_version
+from lictor.core.release import VERSION, render_version
 
 ROOT = Path(__file__).parents[3]
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from lictor.cli.inputs.records import FILE_RECORDS
+from lictor.core.load.policies import load_documents
 from lictor.lint.documents import read_file
 from lictor.lint.fixes import fix_text
 from lictor.lint.run import lint_texts
 from lictor.lint.selection import LintSelection
-from lictor.load.policies import load_documents
-from lictor.offline.records import FILE_RECORDS
 
 ORDER = LintSelection(("LIC114",))
 

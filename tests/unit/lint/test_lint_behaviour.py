@@ -6,10 +6,10 @@ import pytest
 import yaml
 
 import lictor
-from lictor.kubernetes.resource_names import builtin_names
+from lictor.cli.inputs.records import FILE_RECORDS
+from lictor.core.facts.resource_names import builtin_names
 from lictor.lint.documents_by_kind import check_behaviour, check_cel_behaviour
 from lictor.lint.run import lint_texts
-from lictor.offline.records import FILE_RECORDS
 
 CASES = Path(__file__).parents[2] / "cases" / "lint"
 

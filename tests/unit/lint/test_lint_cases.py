@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from lictor.cli.inputs.records import FILE_RECORDS
 from lictor.lint.catalog import CHECKS
 from lictor.lint.run import lint_texts
-from lictor.offline.records import FILE_RECORDS
 
 CASES = Path(__file__).parents[2] / "cases" / "lint"
 FILES = sorted(CASES.rglob("*.yaml"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.kubernetes.resource_names import builtin_names
+from lictor.core.facts.resource_names import builtin_names
 from lictor.lint.cel_policies import lint_cel_policy
 from lictor.lint.exceptions import lint_binding, lint_cel_exception
 from lictor.lint.policy import lint_policy

@@ -2,10 +2,10 @@
 
 import pytest
 
+from lictor.cli.inputs.records import FILE_RECORDS
 from lictor.lint.documents import read_file
 from lictor.lint.fixes import fix_text
 from lictor.lint.run import lint_texts
-from lictor.offline.records import FILE_RECORDS
 
 HEAD = """\
 apiVersion: kyverno.io/v1

@@ -2,9 +2,9 @@
 
 import pytest
 
+from lictor.cli.inputs.records import FILE_RECORDS
 from lictor.lint.catalog import CHECKS
 from lictor.lint.run import lint_texts
-from lictor.offline.records import FILE_RECORDS
 
 VALIDATE = """\
 apiVersion: kyverno.io/v1

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 import lictor
+from lictor.cli.inputs.records import FILE_RECORDS
 from lictor.lint.run import lint_texts
-from lictor.offline.records import FILE_RECORDS
 
 
 def find(*policies, check=None):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.lang.pattern import compile_pattern
+from lictor.core.lang.pattern import compile_pattern
 from lictor.lint.value_sets import ValueSet, are_disjoint, read_scalar, texts_overlap
 
 

@@ -69,7 +69,7 @@ def test_without_a_builder_it_says_so() -> None:
 
 def test_the_build_is_written_into_the_source(tmp_path: Path) -> None:
     release = tmp_path / "release.py"
-    release.write_text((ROOT / "src/lictor/release.py").read_text())
+    release.write_text((ROOT / "src/lictor/core/release.py").read_text())
     assemble_image.stamp(release, "2026-01-02T03:04:05Z", "0abc")
     made: dict[str, str] = {}
     exec(release.read_text(), made)
@@ -79,7 +79,7 @@ def test_the_build_is_written_into_the_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["", '"; import os', "a b", "x" * 65])
 def test_only_a_time_and_a_commit_are_written(tmp_path: Path, value: str) -> None:
     with pytest.raises(SystemExit):
-        assemble_image.stamp(ROOT / "src/lictor/release.py", value, "0abc")
+        assemble_image.stamp(ROOT / "src/lictor/core/release.py", value, "0abc")
 
 
 def test_a_tree_keeps_links_on_the_path(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from lictor.cli.inputs.records import FILE_RECORDS
 from lictor.lint.catalog import CHECKS
 from lictor.lint.run import lint_texts
 from lictor.lint.selection import LintSelection
-from lictor.offline.records import FILE_RECORDS
 
 sys.path.append(str(Path(__file__).parents[3] / "scripts"))
 from make_rules import FOLDER, build_pages, complete

@@ -1,0 +1,274 @@
+"""Webhook configurations, compiled: which webhooks does a request concern, and in which order?"""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from lictor.addons.apiserver.json_fields import read_list, read_object, read_text, read_texts
+from lictor.addons.apiserver.kind import ObjectReader, ServedKind
+from lictor.addons.apiserver.kinds.catalogue import KindCatalogue
+from lictor.addons.apiserver.submission import Submission
+from lictor.core.errors import CompileError
+from lictor.core.families.admission_policy import MUTATING_KIND, VALIDATING_KIND
+from lictor.core.lang.label_selector import MapTest, Requirement, compile_label_selector
+from lictor.core.model.request import Operation
+from lictor.core.ports import Lookups
+from lictor.core.raw import Json, JsonObject
+
+# Do all hold? Raises EvaluationError where that cannot be decided.
+MatchConditionTest: TypeAlias = Callable[[Submission, ServedKind | None], bool]
+
+
+def compile_conditions(
+    conditions: Sequence[Json], lookups: Lookups, *, ignore_errors: bool
+) -> MatchConditionTest | None:
+    """None where there is nothing to ask. With `ignore_errors`, what is undecided does not hold."""
+    if not conditions:
+        return None
+    # The engine of that language is heavy, and most webhooks have no conditions.
+    from lictor.addons.apiserver.admission.policy_bindings import compile_cel_conditions
+
+    return compile_cel_conditions(conditions, lookups, ignore_errors=ignore_errors)
+
+
+GROUP: Final = "admissionregistration.k8s.io"
+MUTATING: Final = "mutatingwebhookconfigurations"
+VALIDATING: Final = "validatingwebhookconfigurations"
+_EXEMPT = frozenset(
+    (
+        "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
+        VALIDATING_KIND, f"{VALIDATING_KIND}Binding", MUTATING_KIND, f"{MUTATING_KIND}Binding",
+    )
+)  # fmt: skip
+_TIMEOUT = 10
+_MAX_CLASSES = 4096
+# One storage serves both.
+_EVENT_GROUPS = frozenset(("", "events.k8s.io"))
+
+
+class WebhookAddress(msgspec.Struct, frozen=True):
+    """Where a webhook is: a URL, or a Service."""
+
+    url: str = ""
+    namespace: str = ""
+    service: str = ""
+    path: str = ""
+    port: int = 443
+    ca: bytes = b""
+
+
+class WebhookRule(msgspec.Struct, frozen=True):
+    """One rule of a webhook."""
+
+    operations: frozenset[str]
+    groups: frozenset[str]
+    versions: frozenset[str]
+    resources: tuple[tuple[str, str], ...]
+    scope: str
+
+    def takes(
+        self, operation: Operation, kind: ServedKind, subresource: str, *, inside: bool
+    ) -> bool:
+        """Tell whether it means this; `inside` is whether the request names a namespace."""
+        if self.scope != "*" and inside is not (self.scope == "Namespaced"):
+            return False
+        return (
+            ("*" in self.operations or operation in self.operations)
+            and ("*" in self.groups or kind.group in self.groups)
+            and ("*" in self.versions or kind.version in self.versions)
+            and any(
+                name in ("*", kind.plural) and part in ("*", subresource)
+                for name, part in self.resources
+            )
+        )
+
+
+class Webhook(msgspec.Struct, frozen=True, eq=False):
+    """One webhook of a configuration."""
+
+    name: str
+    address: WebhookAddress
+    rules: tuple[WebhookRule, ...]
+    is_equivalent: bool
+    fits_namespace: MapTest | None
+    fits_object: MapTest | None
+    conditions: MatchConditionTest | None
+    is_ignored: bool
+    seconds: int
+    side_effects: str
+    is_reinvoked: bool
+    versions: tuple[str, ...]
+
+
+class MatchedWebhook(msgspec.Struct, frozen=True):
+    """A webhook whose rules take a class of requests, in which version it wants to see them."""
+
+    hook: Webhook
+    # None: as they come.
+    place: ServedKind | None
+
+
+def is_exempt(kind: ServedKind) -> bool:
+    """Tell whether no webhook is asked: else one could lock out its own repair."""
+    return kind.group == GROUP and kind.kind in _EXEMPT
+
+
+class WebhookIndex:
+    """All webhooks of one sort, in Kubernetes' order; compiled when a configuration changes."""
+
+    def __init__(
+        self, reader: ObjectReader, catalogue: KindCatalogue, plural: str, lookups: Lookups
+    ) -> None:
+        self._reader = reader
+        self._catalogue = catalogue
+        self._plural = plural
+        self._lookups = lookups
+        self._hooks: tuple[Webhook, ...] | None = None
+        self._compiled: dict[tuple[str, str], tuple[Webhook, ...]] = {}
+        self._classes: dict[tuple[Json, ...], tuple[MatchedWebhook, ...]] = {}
+        reader.on_change(GROUP, plural, self._forget)
+        catalogue.listen(self._classes.clear)
+
+    def candidates(self, submission: Submission) -> tuple[MatchedWebhook, ...]:
+        """The webhooks whose rules take a request."""
+        attributes = submission.attributes
+        kind, subresource = attributes.kind, attributes.subresource
+        inside = bool(submission.namespace) and not kind.is_namespace
+        key = (kind.group, kind.version, kind.plural, subresource, submission.operation, inside)
+        found = self._classes.get(key)
+        if found is None:
+            if len(self._classes) >= _MAX_CLASSES:
+                self._classes.clear()
+            found = tuple(self._select(submission.operation, kind, subresource, inside=inside))
+            self._classes[key] = found
+        return found
+
+    def _forget(self) -> None:
+        self._hooks = None
+        self._classes.clear()
+
+    def _select(
+        self, operation: Operation, kind: ServedKind, subresource: str, *, inside: bool
+    ) -> Iterator[MatchedWebhook]:
+        if is_exempt(kind):
+            return
+        others = [other for other in self._catalogue if _is_equivalent(kind, other)]
+        for hook in self._list_hooks():
+            if any(rule.takes(operation, kind, subresource, inside=inside) for rule in hook.rules):
+                yield MatchedWebhook(hook, None)
+            elif hook.is_equivalent:
+                # Earlier rules count first.
+                places = (
+                    other
+                    for rule in hook.rules
+                    for other in others
+                    if rule.takes(operation, other, subresource, inside=inside)
+                )
+                place = next(places, None)
+                if place is not None:
+                    yield MatchedWebhook(hook, place)
+
+    def _list_hooks(self) -> tuple[Webhook, ...]:
+        if self._hooks is None:
+            fresh: dict[tuple[str, str], tuple[Webhook, ...]] = {}
+            for document in self._reader.list(GROUP, self._plural):
+                metadata = read_object(document, "metadata")
+                key = (read_text(metadata, "name"), read_text(metadata, "resourceVersion"))
+                fresh[key] = self._compiled.get(key) or compile_hooks(document, self._lookups)
+            self._compiled = fresh
+            self._hooks = tuple(hook for key in sorted(fresh) for hook in fresh[key])
+        return self._hooks
+
+
+def _is_equivalent(kind: ServedKind, other: ServedKind) -> bool:
+    if other.plural != kind.plural or other is kind:
+        return False
+    if other.group == kind.group:
+        return other.version != kind.version
+    return kind.plural == "events" and {kind.group, other.group} == _EVENT_GROUPS
+
+
+# --- from JSON
+
+
+def compile_hooks(document: JsonObject, lookups: Lookups) -> tuple[Webhook, ...]:
+    """The webhooks of a configuration."""
+    hooks = (each for each in read_list(document, "webhooks") if isinstance(each, dict))
+    return tuple(_compile_hook(each, lookups) for each in hooks)
+
+
+def _compile_hook(webhook: JsonObject, lookups: Lookups) -> Webhook:
+    ignored = read_text(webhook, "failurePolicy") == "Ignore"
+    seconds = webhook.get("timeoutSeconds")
+    return Webhook(
+        name=read_text(webhook, "name"),
+        address=_read_address(read_object(webhook, "clientConfig")),
+        rules=tuple(_read_rule(rule) for rule in read_list(webhook, "rules")),
+        is_equivalent=read_text(webhook, "matchPolicy") != "Exact",
+        fits_namespace=compile_fit(webhook.get("namespaceSelector")),
+        fits_object=compile_fit(webhook.get("objectSelector")),
+        conditions=compile_conditions(
+            read_list(webhook, "matchConditions"), lookups, ignore_errors=ignored
+        ),
+        is_ignored=ignored,
+        seconds=seconds if isinstance(seconds, int) and seconds > 0 else _TIMEOUT,
+        side_effects=read_text(webhook, "sideEffects"),
+        is_reinvoked=read_text(webhook, "reinvocationPolicy") == "IfNeeded",
+        versions=read_texts(webhook, "admissionReviewVersions"),
+    )
+
+
+def _read_rule(rule: Json) -> WebhookRule:
+    parts = [each.partition("/") for each in read_texts(rule, "resources")]
+    return WebhookRule(
+        frozenset(read_texts(rule, "operations")),
+        frozenset(read_texts(rule, "apiGroups")),
+        frozenset(read_texts(rule, "apiVersions")),
+        tuple((name, part) for name, _, part in parts),
+        read_text(rule, "scope") or "*",
+    )
+
+
+def _read_address(config: JsonObject) -> WebhookAddress:
+    service = read_object(config, "service")
+    port = service.get("port")
+    try:
+        ca = b64decode(read_text(config, "caBundle"))
+    except (binascii.Error, ValueError):
+        ca = b""
+    return WebhookAddress(
+        url=read_text(config, "url"),
+        namespace=read_text(service, "namespace"),
+        service=read_text(service, "name"),
+        path=read_text(service, "path"),
+        port=port if isinstance(port, int) else 443,
+        ca=ca,
+    )
+
+
+def compile_fit(selector: Json) -> MapTest | None:
+    """A test of labels; None where everything fits."""
+    labels = read_object(selector, "matchLabels")
+    expressions = read_list(selector, "matchExpressions")
+    if not labels and not expressions:
+        return None
+    requirements = tuple(
+        Requirement(read_text(each, "key"), read_text(each, "operator"), read_texts(each, "values"))
+        for each in expressions
+    )
+    try:
+        return compile_label_selector(labels, requirements)
+    except CompileError as error:
+        return _refuse_all(error.message)
+
+
+def _refuse_all(why: str) -> Callable[[Mapping[str, str]], bool]:
+    # Such a selector is refused when it is written; should one be there all the same, it may not
+    # turn a webhook off in silence.
+    def fits(_: Mapping[str, str]) -> bool:
+        raise CompileError(why)
+
+    return fits

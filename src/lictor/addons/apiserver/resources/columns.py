@@ -1,0 +1,205 @@
+"""Columns of tables for `kubectl get`, and cells that many kinds have."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import reduce
+from typing import TypeAlias
+
+import msgspec
+
+from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
+from lictor.core.raw import Json, JsonObject
+
+UNKNOWN = "<unknown>"
+_MINUTE = 60
+_HOUR = 60
+_DAY = 24
+_YEAR = 365
+
+
+def tell_age(moment: Json, now: datetime) -> str:
+    """How long ago a moment was."""
+    read = read_moment(moment)
+    return UNKNOWN if read is None else tell_length((now - read).total_seconds())
+
+
+def read_moment(text: Json) -> datetime | None:
+    """A moment as objects tell it; None for what is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def tell_length(total: float) -> str:
+    """So many seconds, in the units that people use for them."""
+    seconds = int(total)
+    if seconds < -1:
+        return "<invalid>"
+    if seconds < 2 * _MINUTE:
+        return f"{max(seconds, 0)}s"
+    minutes, rest = divmod(seconds, _MINUTE)
+    if minutes < 10:
+        return _join(minutes, "m", rest, "s")
+    if minutes < 3 * _HOUR:
+        return f"{minutes}m"
+    hours, rest = divmod(minutes, _HOUR)
+    if hours < 8:
+        return _join(hours, "h", rest, "m")
+    if hours < 2 * _DAY:
+        return f"{hours}h"
+    return _tell_days(hours)
+
+
+def _tell_days(hours: int) -> str:
+    days, rest = divmod(hours, _DAY)
+    if days < 8:
+        return _join(days, "d", rest, "h")
+    if days < 2 * _YEAR:
+        return f"{days}d"
+    years, rest = divmod(days, _YEAR)
+    return _join(years, "y", rest, "d") if years < 8 else f"{years}y"
+
+
+def _join(large: int, unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
+
+
+NONE = "<none>"
+UNSET = "<unset>"
+_MOST_WORDS = 3
+# All cells of a row.
+Fill: TypeAlias = Callable[[JsonObject, datetime], list[Json]]
+# The cells of a row that are neither its name nor its age nor the text of a field.
+ListCells: TypeAlias = Callable[[JsonObject], list[Json]]
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column; those with a priority are shown by `-o wide` only."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+    description: str = ""
+
+    def describe(self) -> JsonObject:
+        """As a table tells it."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+class TableColumns(msgspec.Struct, frozen=True):
+    """The columns of a kind, and how a row is filled."""
+
+    columns: tuple[Column, ...]
+    fill: Fill
+
+
+def build_columns(columns: str, list_cells: ListCells = lambda _: []) -> TableColumns:
+    """Read `Name | Phase=status.phase | Count:integer | Node! | Age`; `!` is for wide.
+
+    Name, Age and the texts of fields are filled in; the other cells come from `list_cells`.
+    """
+    words = [word.strip() for word in columns.split("|")]
+    cells = [_read_cell(word) for word in words]
+
+    def fill(document: JsonObject, now: datetime) -> list[Json]:
+        others = iter(list_cells(document))
+        return [next(others) if cell is None else cell(document, now) for cell in cells]
+
+    return TableColumns(tuple(map(_read_column, words)), fill)
+
+
+def build_timed_columns(columns: str, fill: Fill) -> TableColumns:
+    """The same for rows of which more than the age depends on the time: `fill` gives all cells."""
+    return TableColumns(tuple(_read_column(word.strip()) for word in columns.split("|")), fill)
+
+
+def _read_cell(word: str) -> Callable[[JsonObject, datetime], Json] | None:
+    """How a cell is filled that every kind fills alike."""
+    name, _, path = word.partition("=")
+    if path:
+        *holders, field = path.split(".")
+        return lambda document, _: read_text(reduce(read_object, holders, document), field)
+    if name == "Name":
+        return lambda document, _: name_of(document)
+    return age_of if name == "Age" else None
+
+
+def _read_column(word: str) -> Column:
+    name, _, kind = word.partition("=")[0].partition(":")
+    bare = name.removesuffix("!")
+    shape = "name" if bare in ("Name", "Attacher") else ""
+    return Column(bare, kind or "string", shape, int(name != bare))
+
+
+def name_of(document: JsonObject) -> str:
+    """The name of the object."""
+    return read_text(read_object(document, "metadata"), "name")
+
+
+def age_of(document: JsonObject, now: datetime) -> str:
+    """How long the object has been there."""
+    return tell_age(read_object(document, "metadata").get("creationTimestamp"), now)
+
+
+def join_words(words: Iterable[str]) -> str:
+    """A list in a cell."""
+    return ",".join(words)
+
+
+def list_images(spec: JsonObject) -> list[Json]:
+    """Two cells: the names of the containers, and their images."""
+    containers = read_list(spec, "containers")
+    return [
+        join_words(read_text(each, field) for each in containers) for field in ("name", "image")
+    ]
+
+
+def tell_labels(labels: JsonObject, empty: str = NONE) -> str:
+    """Labels, or the selector of a Service."""
+    return join_words(f"{key}={value}" for key, value in sorted(labels.items())) or empty
+
+
+_OPERATORS = {"In": " in ({})", "NotIn": " notin ({})"}
+
+
+def tell_selector(selector: JsonObject | None, empty: str = NONE) -> str:
+    """A label selector in one line; one that is not there selects nothing."""
+    if selector is None:
+        return "<error>" if empty == NONE else empty
+    parts = [(key, f"{key}={value}") for key, value in read_object(selector, "matchLabels").items()]
+    for each in read_list(selector, "matchExpressions"):
+        parts.append((read_text(each, "key"), _tell_expression(each)))
+    return join_words(text for _, text in sorted(parts)) or empty
+
+
+def _tell_expression(expression: JsonObject) -> str:
+    key, operator = read_text(expression, "key"), read_text(expression, "operator")
+    if operator in _OPERATORS:
+        return key + _OPERATORS[operator].format(
+            join_words(sorted(read_list(expression, "values")))
+        )
+    return f"!{key}" if operator == "DoesNotExist" else key
+
+
+def shorten_list(words: list[str], empty: str = NONE) -> str:
+    """The first few, and how many more there are."""
+    if len(words) <= _MOST_WORDS:
+        return join_words(words) if words else empty
+    return f"{join_words(words[:_MOST_WORDS])} + {len(words) - _MOST_WORDS} more..."
+
+
+def _list_other_cells(document: JsonObject) -> list[Json]:
+    return [read_object(document, "metadata").get("creationTimestamp") or UNKNOWN]
+
+
+# For all kinds that have no columns of their own.
+OTHER = build_columns("Name | Created At:date", _list_other_cells)

@@ -1,0 +1,202 @@
+"""How many Pods should each ReplicaSet of a Deployment have now, and what does its status say?
+
+The old set gives way as far as the new one is available. Without a kubelet no Pod becomes
+available by itself, so that a change of the template stops half-way, as on a cluster whose Pods do
+not start; a Deployment that is recreated goes all the way.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lictor.addons.apiserver.objects import read_clock
+from lictor.addons.apiserver.resources.workload_pods import find_condition, put_condition
+from lictor.core.raw import Json, JsonObject
+
+
+class Rollout(msgspec.Struct, frozen=True):
+    """A Deployment's wish, as numbers."""
+
+    wanted: int
+    surge: int
+    unavailable: int
+    recreates: bool
+
+    @property
+    def most(self) -> int:
+        """So many Pods there may be for a while."""
+        return self.wanted if self.recreates else self.wanted + (self.surge if self.wanted else 0)
+
+
+def read_rollout(deployment: JsonObject) -> Rollout:
+    """The numbers of a Deployment, percentages resolved."""
+    spec = deployment["spec"]
+    wanted = int(spec.get("replicas", 1))
+    strategy = spec.get("strategy") or {}
+    limits = strategy.get("rollingUpdate") or {}
+    surge = resolve(limits.get("maxSurge", "25%"), wanted, rounds_up=True)
+    unavailable = resolve(limits.get("maxUnavailable", "25%"), wanted, rounds_up=False)
+    if not surge and not unavailable:
+        # Else nothing could ever begin.
+        unavailable = 1
+    return Rollout(wanted, surge, min(unavailable, wanted), strategy.get("type") == "Recreate")
+
+
+def resolve(value: Json, total: int, *, rounds_up: bool) -> int:
+    """A number, or a percentage of the total."""
+    text = str(value)
+    if not text.endswith("%"):
+        return int(text)
+    hundredths = int(text[:-1]) * total
+    return -(-hundredths // 100) if rounds_up else hundredths // 100
+
+
+def plan_rollout(
+    rollout: Rollout, new: JsonObject, old: Sequence[JsonObject]
+) -> list[tuple[JsonObject, int]]:
+    """The sets whose number changes, with the new number; the old ones are given oldest first."""
+    sizes = {each["metadata"]["uid"]: read_size(each) for each in (new, *old)}
+    before = dict(sizes)
+    newest = new["metadata"]["uid"]
+    if rollout.recreates:
+        _plan_again(rollout, sizes, newest, old)
+    else:
+        _plan_growth(rollout, sizes, newest)
+        _plan_shrinking(rollout, sizes, new, old)
+    return [
+        (each, sizes[each["metadata"]["uid"]])
+        for each in (new, *old)
+        if sizes[each["metadata"]["uid"]] != before[each["metadata"]["uid"]]
+    ]
+
+
+def _plan_again(
+    rollout: Rollout, sizes: dict[str, int], newest: str, old: Sequence[JsonObject]
+) -> None:
+    for each in old:
+        sizes[each["metadata"]["uid"]] = 0
+    if not any(read_count(each, "replicas") for each in old):
+        sizes[newest] = rollout.wanted
+
+
+def _plan_growth(rollout: Rollout, sizes: dict[str, int], newest: str) -> None:
+    total = sum(sizes.values())
+    if sizes[newest] > rollout.wanted or total == sizes[newest]:
+        sizes[newest] = rollout.wanted
+    elif total < rollout.most:
+        sizes[newest] += min(rollout.most - total, rollout.wanted - sizes[newest])
+
+
+def _plan_shrinking(
+    rollout: Rollout, sizes: dict[str, int], new: JsonObject, old: Sequence[JsonObject]
+) -> None:
+    least = rollout.wanted - rollout.unavailable
+    missing = read_size(new) - read_count(new, "availableReplicas")
+    room = sum(map(read_size, (new, *old))) - least - missing
+    # First those that do not work anyway, then those that do as far as enough are left.
+    for each in old:
+        idle = read_size(each) - read_count(each, "availableReplicas")
+        room -= _take(sizes, each, min(room, idle))
+    spare = sum(read_count(each, "availableReplicas") for each in (new, *old)) - least
+    for each in old:
+        spare -= _take(sizes, each, min(room, spare))
+
+
+def _take(sizes: dict[str, int], one: JsonObject, count: int) -> int:
+    uid = one["metadata"]["uid"]
+    taken = max(0, min(count, sizes[uid]))
+    sizes[uid] -= taken
+    return taken
+
+
+def read_size(one: JsonObject) -> int:
+    """How many Pods a set is asked for."""
+    return int(one["spec"].get("replicas", 1))
+
+
+def read_count(one: JsonObject, name: str) -> int:
+    """A number of its status."""
+    return int((one.get("status") or {}).get(name) or 0)
+
+
+_FAILURE = "ReplicaFailure"
+_COUNTS = ("replicas", "readyReplicas", "availableReplicas")
+
+
+def compute_status(
+    deployment: JsonObject, rollout: Rollout, new: JsonObject | None, sets: Sequence[JsonObject]
+) -> JsonObject:
+    """The status of now; conditions that say the same keep their times."""
+    before = deployment.get("status") or {}
+    counts = {name: sum(read_count(each, name) for each in sets) for name in _COUNTS}
+    available = counts["availableReplicas"]
+    counts["updatedReplicas"] = read_count(new, "replicas") if new else 0
+    counts["unavailableReplicas"] = max(0, sum(map(read_size, sets)) - available)
+    status: JsonObject = {
+        "observedGeneration": deployment["metadata"].get("generation", 1),
+        **{name: count for name, count in counts.items() if count},
+    }
+    if "collisionCount" in before:
+        status["collisionCount"] = before["collisionCount"]
+    conditions = [dict(each) for each in before.get("conditions") or ()]
+    is_available = available >= rollout.wanted - rollout.unavailable
+    put_condition(conditions, _tell_availability(is_available=is_available), is_stamped=True)
+    if new is not None:
+        _put_progress(conditions, _tell_progress(rollout, new, counts))
+    _copy_failure(conditions, sets)
+    return {**status, "conditions": conditions}
+
+
+def _tell_availability(*, is_available: bool) -> JsonObject:
+    if is_available:
+        return {
+            "type": "Available",
+            "status": "True",
+            "reason": "MinimumReplicasAvailable",
+            "message": "Deployment has minimum availability.",
+        }
+    return {
+        "type": "Available",
+        "status": "False",
+        "reason": "MinimumReplicasUnavailable",
+        "message": "Deployment does not have minimum availability.",
+    }
+
+
+def _tell_progress(rollout: Rollout, new: JsonObject, counts: dict[str, int]) -> JsonObject:
+    name = new["metadata"]["name"]
+    is_complete = (
+        counts["updatedReplicas"] == rollout.wanted
+        and counts["replicas"] == rollout.wanted
+        and counts["availableReplicas"] == rollout.wanted
+    )
+    if is_complete:
+        reason, text = "NewReplicaSetAvailable", f'ReplicaSet "{name}" has successfully progressed.'
+    else:
+        reason, text = "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.'
+    return {"type": "Progressing", "status": "True", "reason": reason, "message": text}
+
+
+def _put_progress(conditions: list[JsonObject], wanted: JsonObject) -> None:
+    """Progress is told anew for each ReplicaSet, which only the message names."""
+    old = find_condition(conditions, wanted["type"])
+    if old is not None and old["message"] != wanted["message"]:
+        conditions.remove(old)
+        made = {**wanted, "lastUpdateTime": read_clock()}
+        conditions.append({**made, "lastTransitionTime": old["lastTransitionTime"]})
+    else:
+        put_condition(conditions, wanted, is_stamped=True)
+
+
+def _copy_failure(conditions: list[JsonObject], sets: Sequence[JsonObject]) -> None:
+    """What keeps a set from making Pods is what people look for in the Deployment."""
+    found = None
+    for each in sets:
+        found = found or find_condition(
+            (each.get("status") or {}).get("conditions") or [], _FAILURE
+        )
+    if found is not None:
+        wanted = {name: found[name] for name in ("type", "status", "reason", "message")}
+        put_condition(conditions, wanted, is_stamped=True)
+    elif (old := find_condition(conditions, _FAILURE)) is not None:
+        conditions.remove(old)

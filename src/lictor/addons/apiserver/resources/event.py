@@ -1,0 +1,133 @@
+"""Events: served in two groups, the same objects under other names of fields."""
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from lictor.addons.apiserver.field_errors import Say, invalid
+from lictor.addons.apiserver.json_fields import read_object, read_text
+from lictor.addons.apiserver.resources.columns import (
+    build_timed_columns,
+    name_of,
+    read_moment,
+    tell_age,
+)
+from lictor.addons.apiserver.resources.registry import BuiltinResource, SelectableField, select_by
+from lictor.addons.apiserver.resources.validation import take_any_name
+from lictor.core.raw import Json, JsonObject
+
+
+def _set_event_defaults(event: JsonObject) -> None:
+    if event.get("apiVersion") == "v1":
+        event.setdefault("source", {})
+        event.setdefault("reportingComponent", "")
+        event.setdefault("reportingInstance", "")
+
+
+GROUP = "events.k8s.io"
+# As they are kept -> as `events.k8s.io` shows them.
+_SHOWN_NAMES = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_KEPT_NAMES = {shown: kept for kept, shown in _SHOWN_NAMES.items()}
+
+
+def _convert(event: JsonObject) -> JsonObject:
+    names = _KEPT_NAMES if event["apiVersion"] == "v1" else _SHOWN_NAMES
+    return {names.get(field, field): value for field, value in event.items()}
+
+
+def _show_field(name: str) -> str:
+    first, dot, rest = name.partition(".")
+    return f"{_SHOWN_NAMES.get(first, first)}.{rest}" if dot else name
+
+
+def validate_event(event: JsonObject, old: JsonObject | None, say: Say) -> None:
+    """An Event lies where the object lies that it is about."""
+    field = "involvedObject" if "involvedObject" in event else "regarding"
+    about = read_text(read_object(event, field), "namespace")
+    own = read_text(read_object(event, "metadata"), "namespace")
+    # What is about the cluster as a whole lies in `default`, or in the cluster's own namespaces.
+    if old is None and about and about != own:
+        say(invalid(f"{field}.namespace", about, "does not match event.namespace"))
+
+
+def _fill_event(event: JsonObject, now: datetime) -> list[Json]:
+    source = read_object(event, "source") or read_object(event, "deprecatedSource")
+    about = read_object(event, "involvedObject") or read_object(event, "regarding")
+    reporter = read_text(event, "reportingComponent") or read_text(event, "reportingController")
+    words = [read_text(source, "component"), read_text(source, "host")]
+    if not words[0]:
+        words = [reporter, read_text(event, "reportingInstance")]
+    first, last = _find_times(event)
+    return [
+        tell_age(last, now),
+        read_text(event, "type"),
+        read_text(event, "reason"),
+        f"{read_text(about, 'kind').lower()}/{read_text(about, 'name')}",
+        read_text(about, "fieldPath"),
+        ", ".join(word for word in words if word),
+        (read_text(event, "message") or read_text(event, "note")).strip(),
+        tell_age(first, now),
+        _count(event),
+        name_of(event),
+    ]
+
+
+def _find_times(event: JsonObject) -> tuple[Json, Json]:
+    when = event.get("eventTime")
+    first = event.get("firstTimestamp") or event.get("deprecatedFirstTimestamp") or when
+    last = event.get("lastTimestamp") or event.get("deprecatedLastTimestamp")
+    seen = read_object(event, "series").get("lastObservedTime")
+    times = [each for each in (last, seen) if read_moment(each) is not None]
+    return first, seen or (times[0] if times else first)
+
+
+def _count(event: JsonObject) -> int:
+    repeated = read_object(event, "series").get("count")
+    return repeated or event.get("count") or event.get("deprecatedCount") or 1
+
+
+EVENT = build_timed_columns(
+    "Last Seen | Type | Reason | Object | Subobject! | Source! | Message | First Seen! | Count! "
+    "| Name!",
+    _fill_event,
+)
+_KEPT_FIELDS = {
+    **select_by(
+        "involvedObject.kind", "involvedObject.namespace", "involvedObject.name",
+        "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
+        "involvedObject.fieldPath", "reason", "reportingComponent", "type",
+    ),
+    "source": SelectableField(("source", "component")),
+}  # fmt: skip
+_CORE = BuiltinResource(
+    "",
+    "Event",
+    set_defaults=_set_event_defaults,
+    validate=validate_event,
+    # Clients make them in great numbers; nobody looks at their names.
+    validate_name=take_any_name,
+    columns=EVENT,
+    selectable_fields=_KEPT_FIELDS,
+    convert=_convert,
+    created_by_update=True,
+)
+RESOURCES = (
+    _CORE,
+    # Selected by the names of either group; objects are kept under those of the core group.
+    replace(
+        _CORE,
+        group=GROUP,
+        selectable_fields={
+            **_KEPT_FIELDS,
+            **{_show_field(name): field for name, field in _KEPT_FIELDS.items()},
+        },
+    ),
+)

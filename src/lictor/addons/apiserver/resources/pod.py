@@ -1,0 +1,200 @@
+"""Pod: its columns, and what else is particular to it."""
+
+from datetime import datetime
+
+from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
+from lictor.addons.apiserver.resources.columns import (
+    NONE,
+    age_of,
+    build_columns,
+    build_timed_columns,
+    list_images,
+    name_of,
+    read_moment,
+    tell_age,
+    tell_labels,
+)
+from lictor.addons.apiserver.resources.pod_changes import (
+    carry_debug_containers,
+    carry_resize,
+    check_debug_containers,
+    check_resize,
+    validate_pod,
+)
+from lictor.addons.apiserver.resources.pod_defaults import set_pod_defaults, set_template_defaults
+from lictor.addons.apiserver.resources.registry import BuiltinResource, ObjectPart, select_by
+from lictor.core.raw import Json, JsonObject
+
+
+def _fill_pod(pod: JsonObject, now: datetime) -> list[Json]:
+    spec, status = read_object(pod, "spec"), read_object(pod, "status")
+    sidecars = {
+        read_text(each, "name")
+        for each in read_list(spec, "initContainers")
+        if each.get("restartPolicy") == "Always"
+    }
+    told = read_list(status, "containerStatuses")
+    started = [
+        each for each in read_list(status, "initContainerStatuses") if each["name"] in sidecars
+    ]
+    ready = sum(each.get("ready") is True for each in [*told, *started])
+    total = len(read_list(spec, "containers")) + len(sidecars)
+    return [
+        name_of(pod),
+        f"{ready}/{total}",
+        tell_state(pod),
+        _tell_restarts([*told, *started], now),
+        age_of(pod, now),
+        _find_address(status),
+        read_text(spec, "nodeName") or NONE,
+        read_text(status, "nominatedNodeName") or NONE,
+        _tell_gates(spec, status),
+    ]
+
+
+def _find_address(status: JsonObject) -> str:
+    addresses = [read_text(each, "ip") for each in read_list(status, "podIPs")]
+    return (addresses or [read_text(status, "podIP")])[0] or NONE
+
+
+def _tell_gates(spec: JsonObject, status: JsonObject) -> str:
+    gates = {read_text(each, "conditionType") for each in read_list(spec, "readinessGates")}
+    if not gates:
+        return NONE
+    met = [
+        each
+        for each in read_list(status, "conditions")
+        if each.get("type") in gates and each.get("status") == "True"
+    ]
+    return f"{len(met)}/{len(gates)}"
+
+
+def _tell_restarts(statuses: list[Json], now: datetime) -> str:
+    count = sum(each.get("restartCount") or 0 for each in statuses)
+    ends = [
+        moment
+        for each in statuses
+        if (moment := read_moment(_read_end(each).get("finishedAt"))) is not None
+    ]
+    return f"{count} ({tell_age(max(ends).isoformat(), now)} ago)" if count and ends else str(count)
+
+
+def _read_end(status: JsonObject) -> JsonObject:
+    return read_object(read_object(status, "lastState"), "terminated")
+
+
+def tell_state(pod: JsonObject) -> str:
+    """What `kubectl get` shows as status."""
+    status = read_object(pod, "status")
+    reason = read_text(status, "reason") or read_text(status, "phase")
+    for condition in read_list(status, "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
+            reason = "SchedulingGated"
+    starting = _tell_start(pod)
+    reason = starting or _tell_containers(status, reason)
+    if read_object(pod, "metadata").get("deletionTimestamp"):
+        return "Unknown" if read_text(status, "reason") == "NodeLost" else "Terminating"
+    return reason
+
+
+def _tell_start(pod: JsonObject) -> str:
+    """What an init container is doing that has not yet done its work; empty where all have."""
+    spec, status = read_object(pod, "spec"), read_object(pod, "status")
+    kinds = {each["name"]: each for each in read_list(spec, "initContainers") if "name" in each}
+    for index, each in enumerate(read_list(status, "initContainerStatuses")):
+        state = read_object(each, "state")
+        ended, waiting = state.get("terminated"), read_object(state, "waiting")
+        if ended is not None and ended.get("exitCode") == 0:
+            continue
+        if kinds.get(each.get("name"), {}).get("restartPolicy") == "Always" and each.get("started"):
+            continue
+        if ended is not None:
+            return f"Init:{_tell_end(ended)}"
+        reason = read_text(waiting, "reason")
+        if reason and reason != "PodInitializing":
+            return f"Init:{reason}"
+        return f"Init:{index}/{len(kinds)}"
+    return ""
+
+
+def _tell_end(ended: JsonObject) -> str:
+    if reason := read_text(ended, "reason"):
+        return reason
+    signal = ended.get("signal")
+    return f"Signal:{signal}" if signal else f"ExitCode:{ended.get('exitCode')}"
+
+
+def _tell_containers(status: JsonObject, reason: str) -> str:
+    has_running = False
+    for each in reversed(read_list(status, "containerStatuses")):
+        state = read_object(each, "state")
+        waiting = read_text(read_object(state, "waiting"), "reason")
+        if waiting:
+            reason = waiting
+        elif "terminated" in state:
+            reason = _tell_end(read_object(state, "terminated"))
+        elif each.get("ready") is True and "running" in state:
+            has_running = True
+    if reason == "Completed" and has_running:
+        is_ready = any(
+            each.get("type") == "Ready" and each.get("status") == "True"
+            for each in read_list(status, "conditions")
+        )
+        return "Running" if is_ready else "NotReady"
+    return reason
+
+
+def _set_pod_template_defaults(template: JsonObject) -> None:
+    set_template_defaults(template.setdefault("template", {}))
+
+
+def _list_pod_template_cells(template: JsonObject) -> list[Json]:
+    inner = read_object(template, "template")
+    labels = read_object(read_object(inner, "metadata"), "labels")
+    return [*list_images(read_object(inner, "spec")), tell_labels(labels)]
+
+
+POD_TEMPLATE = build_columns("Name | Containers | Images | Pod Labels", _list_pod_template_cells)
+POD = build_timed_columns(
+    "Name | Ready | Status | Restarts | Age | IP! | Node! | Nominated Node! | Readiness Gates!",
+    _fill_pod,
+)
+# What an empty Pod holds already.
+EMPTY_POD: JsonObject = {"metadata": {}, "spec": {"containers": None}}
+RESOURCES = (
+    BuiltinResource(
+        "",
+        "Pod",
+        set_defaults=set_pod_defaults,
+        validate=validate_pod,
+        columns=POD,
+        selectable_fields={
+            **select_by(
+                "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "status.phase",
+                "spec.serviceAccountName", "status.podIP", "status.nominatedNodeName",
+            ),
+            **select_by("spec.hostNetwork", missing="false"),
+        },
+        counts_generations=True,
+        returned_when_deleted=True,
+        empty_object=EMPTY_POD,
+        parts={
+            "ephemeralcontainers": ObjectPart(carry_debug_containers, check_debug_containers),
+            "resize": ObjectPart(carry_resize, check_resize),
+        },
+        status_keeps=("ownerReferences",),
+        status_resets={
+            "f:spec": {},
+            "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}},
+        },
+    ),
+    BuiltinResource(
+        "",
+        "PodTemplate",
+        set_defaults=_set_pod_template_defaults,
+        columns=POD_TEMPLATE,
+        counts_generations=True,
+        returned_when_deleted=True,
+        empty_object={"template": EMPTY_POD},
+    ),
+)  # fmt: skip

@@ -1,0 +1,259 @@
+"""Do two forms of a policy decide alike? Both evaluate the same requests."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+import orjson
+
+from lictor.core.facts.resource_names import ResourceNames
+from lictor.core.model.request import Request
+from lictor.core.model.result import RuleType, Status, Verdict
+from lictor.core.ports import ApiCall, NoLookups
+from lictor.core.raw import Json, JsonObject
+from lictor.core.report.resource_name import name_resource
+from lictor.core.report.yaml_text import render_scalar
+
+
+class SampleLookups(NoLookups):
+    """Returns given objects, any namespace, and one sample of any other kind."""
+
+    def __init__(self, names: ResourceNames, given: Iterable[JsonObject] = ()) -> None:
+        self._names = names
+        self._given = [each for each in given if isinstance(each.get("metadata"), dict)]
+
+    def config_map(self, namespace: str, name: str) -> JsonObject:
+        found = self.resource("v1", "ConfigMap", namespace, name)
+        return found if found is not None else {}
+
+    def call_api(self, call: ApiCall) -> Json:
+        version, steps = _read_path(call.url_path)
+        if call.method != "GET" or not steps:
+            return super().call_api(call)
+        namespace, (resource, *name) = "", steps
+        if resource == "namespaces" and len(name) > 1:
+            namespace, resource, *name = name
+        group, _, plain = version.rpartition("/")
+        known = self._names.of_resource(group, plain, resource)
+        if known is None:
+            return super().call_api(call)
+        if name:
+            return self.resource(version, known.kind, namespace, name[0])
+        items = self.resources(version, known.kind, namespace)
+        return {"apiVersion": version, "kind": f"{known.kind}List", "items": items}
+
+    def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
+        for each in self._alike(api_version, kind, namespace):
+            if each["metadata"].get("name") == name:
+                return each
+        metadata: JsonObject = {"name": name}
+        if namespace:
+            metadata["namespace"] = namespace
+        if kind == "Namespace":
+            metadata["labels"] = {"kubernetes.io/metadata.name": name}
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+    def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
+        found = list(self._alike(api_version, kind, namespace))
+        if found:
+            return found
+        one = self.resource(api_version, kind, namespace or "default", "sample")
+        return [one] if one is not None else []
+
+    def _alike(self, api_version: str, kind: str, namespace: str) -> Iterable[JsonObject]:
+        for each in self._given:
+            is_kind = each.get("apiVersion") == api_version and each.get("kind") == kind
+            if is_kind and namespace in ("", each["metadata"].get("namespace", "")):
+                yield each
+
+
+def _read_path(url: str) -> tuple[str, list[str]]:
+    parts = url.partition("?")[0].strip("/").split("/")
+    if parts[:1] == ["api"]:
+        return "".join(parts[1:2]), parts[2:]
+    return "/".join(parts[1:3]), parts[3:]
+
+
+Evaluate: TypeAlias = Callable[[Request], Verdict]
+
+_REFUSING = (Status.FAIL, Status.ERROR)
+# Labels by which Kyverno finds what it made; each form has its own.
+_OWN_LABELS = ("generate.kyverno.io/", "app.kubernetes.io/managed-by")
+
+
+class ComparedVerdict(msgspec.Struct, frozen=True):
+    """What one form of a policy says of a request, as far as both forms must agree."""
+
+    refuses: bool
+    # Whether the request may go on though something was refused.
+    allows: bool
+    changed: Json = None
+    made: tuple[JsonObject, ...] = ()
+
+
+class FormDifference(msgspec.Struct, frozen=True):
+    """A request of which two forms say different things."""
+
+    request: Request
+    before: ComparedVerdict
+    after: ComparedVerdict
+    words_before: tuple[str, ...]
+    words_after: tuple[str, ...]
+
+
+class FormComparison(msgspec.Struct, frozen=True):
+    """How many requests were evaluated and refused, and the differences."""
+
+    judged: int
+    refused: int
+    differences: tuple[FormDifference, ...]
+
+
+def compare_forms(before: Evaluate, after: Evaluate, requests: Iterable[Request]) -> FormComparison:
+    """Evaluate every request by both forms."""
+    judged = refused = 0
+    differences = []
+    for request in requests:
+        old, new = before(request), after(request)
+        said, says = summarize_verdict(old), summarize_verdict(new)
+        judged += 1
+        refused += said.refuses
+        if said != says:
+            words = (tuple(_words(old)), tuple(_words(new)))
+            differences.append(FormDifference(request, said, says, *words))
+    return FormComparison(judged, refused, tuple(differences))
+
+
+def summarize_verdict(verdict: Verdict) -> ComparedVerdict:
+    """What a verdict comes down to.
+
+    A rule that cannot be decided refuses as one that is broken does; passing and not being
+    concerned are the same.
+    """
+    refuses = any(result.status in _REFUSING for result in verdict.results)
+    blocked = any(
+        result.type is RuleType.VALIDATION
+        and result.status in _REFUSING
+        and str(result.action) == "Enforce"
+        for result in verdict.results
+    )
+    original, patched = verdict.request.object, verdict.patched
+    changed = patched if patched is not None and patched != original else None
+    made = [each for result in verdict.results for each in result.generated]
+    return ComparedVerdict(
+        refuses, not blocked, changed, tuple(sorted(map(_plain, made), key=_order))
+    )
+
+
+def _order(made: JsonObject) -> bytes:
+    return msgspec.json.encode(made, order="deterministic")
+
+
+def _plain(made: JsonObject) -> JsonObject:
+    metadata = made.get("metadata")
+    if not isinstance(metadata, dict):
+        return made
+    labels = metadata.get("labels")
+    kept = {
+        key: value
+        for key, value in (labels.items() if isinstance(labels, dict) else ())
+        if not key.startswith(_OWN_LABELS)
+    }
+    rest = {key: value for key, value in metadata.items() if key != "labels"}
+    return {**made, "metadata": {**rest, "labels": kept} if kept else rest}
+
+
+def _words(verdict: Verdict) -> Iterator[str]:
+    for result in verdict.results:
+        name = f"{result.policy.name}/{result.rule}" if result.rule else result.policy.name
+        yield f"{name}: {result.status} {result.message}".rstrip()
+
+
+_MOST_SHOWN = 5
+
+
+def render_documents(documents: Sequence[JsonObject], *, as_json: bool) -> str:
+    """The documents as one text, ending in a newline."""
+    if not as_json:
+        return "---\n".join(_render_yaml(document) for document in documents)
+    whole = documents[0] if len(documents) == 1 else _list_of(documents)
+    return orjson.dumps(whole, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def _list_of(documents: Sequence[JsonObject]) -> JsonObject:
+    return {"apiVersion": "v1", "kind": "List", "items": list(documents)}
+
+
+def _render_yaml(document: JsonObject) -> str:
+    return "".join(f"{line}\n" for line in _lines(document, ""))
+
+
+def _lines(value: Json, indent: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _entry(f"{indent}{render_scalar(str(key))}:", item, indent)
+        return
+    for item in value:
+        if not isinstance(item, dict) or not item:
+            yield f"{indent}- {_leaf(item, indent)}"
+            continue
+        first, *rest = _lines(item, f"{indent}  ")
+        yield f"{indent}- {first.lstrip()}"
+        yield from rest
+
+
+def _entry(start: str, item: Json, indent: str) -> Iterator[str]:
+    if isinstance(item, dict) and item:
+        yield start
+        yield from _lines(item, f"{indent}  ")
+    elif isinstance(item, list) and item:
+        yield start
+        yield from _lines(item, indent)
+    else:
+        yield f"{start} {_leaf(item, indent)}"
+
+
+def _leaf(value: Json, indent: str) -> str:
+    return render_scalar(value, indent) if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def render_comparison(policy: str, comparison: FormComparison, notes: Sequence[str]) -> list[str]:
+    """The messages about one converted policy."""
+    lines = [f"{policy}: note: {note}" for note in notes]
+    count = len(comparison.differences)
+    judged = f"{comparison.judged} requests judged by both forms, {comparison.refused} refused"
+    if not count:
+        return [*lines, f"{policy}: converted; {judged}; no difference"]
+    lines.append(f"{policy}: converted; {judged}; {count} judged differently")
+    for difference in comparison.differences[:_MOST_SHOWN]:
+        lines += _describe(difference)
+    if count > _MOST_SHOWN:
+        lines.append(f"  ... and {count - _MOST_SHOWN} more")
+    return lines
+
+
+def render_refusal(policy: str, reason: str) -> str:
+    """A policy that has no equivalent."""
+    return f"{policy}: refused; {reason}"
+
+
+def _describe(difference: FormDifference) -> Iterator[str]:
+    request = difference.request
+    subresource = f"/{request.subresource}" if request.subresource else ""
+    yield f"  {request.operation} {name_resource(request.resource)}{subresource}"
+    yield f"    classic: {_tell(difference.before)}"
+    yield from (f"      {words}" for words in difference.words_before)
+    yield f"    new:     {_tell(difference.after)}"
+    yield from (f"      {words}" for words in difference.words_after)
+    yield f"    resource: {orjson.dumps(request.resource).decode()}"
+
+
+def _tell(said: ComparedVerdict) -> str:
+    told = ["refused" if said.refuses else "not refused"]
+    if said.refuses:
+        told.append("let pass" if said.allows else "blocked")
+    if said.changed is not None:
+        told.append(f"changed to {orjson.dumps(said.changed).decode()}")
+    if said.made:
+        told.append(f"{len(said.made)} objects made")
+    return ", ".join(told)

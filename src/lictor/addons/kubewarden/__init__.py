@@ -1,0 +1,1 @@
+"""Kubewarden: its policies in WebAssembly, their modules, servers and commands."""

@@ -1,0 +1,1 @@
+"""Modules of policies in WebAssembly: fetched, verified, kept and compiled."""

@@ -1,0 +1,163 @@
+"""What policies have around them: where modules come from, and whom they may ask what."""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from lictor.addons.kubewarden.family.entries import GroupEntry, MemberEntry
+from lictor.addons.kubewarden.family.host_calls import PolicyHost
+from lictor.addons.kubewarden.modules.module_sources import ModuleSources, read_sources
+from lictor.addons.kubewarden.modules.module_store import ModuleSettings, ModuleStore
+from lictor.addons.kubewarden.modules.module_verification import (
+    read_trust_config,
+    read_verification,
+)
+from lictor.addons.kubewarden.server.options import PolicyServerOptions
+from lictor.addons.kubewarden.server.policies_file import load_policies_file
+from lictor.addons.kubewarden.server.runner import PatientHost
+from lictor.core.errors import LictorError, LoadError
+from lictor.core.lang.wasm_module import Modules
+from lictor.core.lang.wasm_records import HostCalls
+from lictor.core.ports import (
+    DEFAULT_ACCESS,
+    GuestLogLine,
+    Lookups,
+    NoLookups,
+    Registries,
+    RegistryAccess,
+)
+from lictor.core.raw import JsonObject
+from lictor.http.addresses import HostResolver
+
+if TYPE_CHECKING:
+    from lictor.kubernetes.config import ClusterConfig
+
+log = logging.getLogger(__name__)
+
+BeginRequest: TypeAlias = Callable[[float], None]
+_RESOLVE_SECONDS = 5.0
+# What a policy may wait for its host where it may run for ever.
+_LONGEST_WAIT = 60.0
+
+
+class PolicyEnvironment:
+    """Belongs to the event loop of one process."""
+
+    def __init__(
+        self, modules: Modules, lookups: Lookups, begin: BeginRequest, seconds: float | None
+    ) -> None:
+        self.modules = modules
+        self._lookups = lookups
+        self._begin = begin
+        self._seconds = seconds
+
+    def make_host(self, policy: str, entry: MemberEntry, namespace: str) -> HostCalls:
+        """What this policy may ask; CompileError where its capabilities make no sense."""
+        seconds = entry.timeout_eval_seconds or self._seconds or _LONGEST_WAIT
+        host = PolicyHost(self._lookups, entry, policy=policy, namespace=namespace)
+        return PatientHost(
+            host,
+            lambda: self._begin(time.monotonic() + seconds),
+            has_context=bool(entry.context_aware_resources),
+        )
+
+
+@asynccontextmanager
+async def open_environment(options: PolicyServerOptions) -> AsyncIterator[PolicyEnvironment]:
+    """Read what says whom to trust, and find the cluster; LoadError where that fails."""
+    store = ModuleStore(_read_settings(options))
+    config = _find_cluster(options)
+    if config is None:
+        lonely = _LonelyLookups(store.registries)
+        yield PolicyEnvironment(store, lonely, lambda _: None, options.seconds)
+        return
+    # Heavy, and of no use without a cluster.
+    from lictor.addons.kubewarden.server.cluster_questions import begin_question, open_cluster
+
+    async with open_cluster(config, options, store.registries) as lookups:
+        chosen = lookups or _LonelyLookups(store.registries)
+        yield PolicyEnvironment(store, chosen, begin_question, options.seconds)
+
+
+def _read_settings(options: PolicyServerOptions) -> ModuleSettings:
+    sources, verification = options.sources, options.verification
+    return ModuleSettings(
+        folder=options.download_folder,
+        sources=ModuleSources() if sources is None else read_sources(str(sources)),
+        verification=None if verification is None else read_verification(str(verification)),
+        trusted_root=_read_trust(options.sigstore_trust),
+        docker_config="" if options.docker_config is None else str(options.docker_config),
+    )
+
+
+def _read_trust(path: Path | None) -> bytes:
+    """Without it, signatures without a key are not trusted, but everything else goes on."""
+    if path is None:
+        return b""
+    try:
+        return read_trust_config(str(path))
+    except LictorError as error:
+        log.error("trust root not read, signatures without keys fail", extra={"why": str(error)})
+        return b"{}"
+
+
+def _find_cluster(options: PolicyServerOptions) -> "ClusterConfig | None":
+    from lictor.kubernetes.config import load_config
+
+    try:
+        return load_config()
+    except LictorError as error:
+        refuse_missing_cluster(options, str(error))
+        return None
+
+
+def refuse_missing_cluster(options: PolicyServerOptions, why: str) -> None:
+    """LoadError, unless no policy reads the cluster, or the operator starts all the same."""
+    if not options.ignores_missing_cluster and _needs_cluster(options):
+        raise LoadError(
+            f"no cluster to ask ({why or 'no answer'}): policies that ask it would not work; "
+            "--ignore-kubernetes-connection-failure starts all the same"
+        )
+    log.warning("no cluster to ask", extra={"why": why})
+
+
+def _needs_cluster(options: PolicyServerOptions) -> bool:
+    """Does a policy read objects of the cluster? An invalid file is reported elsewhere."""
+    try:
+        text = options.policies.read_text(encoding="utf-8")
+        entries = load_policies_file(text, str(options.policies)).values()
+    except (LictorError, OSError, UnicodeDecodeError):
+        return True
+    members = (
+        member
+        for each in entries
+        for member in (each.policies.values() if isinstance(each, GroupEntry) else (each,))
+    )
+    return any(member.context_aware_resources for member in members)
+
+
+class _LonelyLookups(NoLookups):
+    """No cluster, but registries as the files say, and name servers."""
+
+    def __init__(self, registries: Registries) -> None:
+        self._registries = registries
+        self._resolver = HostResolver()
+
+    def registries(self) -> Registries:
+        return self._registries
+
+    def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
+        from lictor.images.image_data import describe_image
+
+        return describe_image(self._registries, reference, access)
+
+    def resolve_host(self, host: str) -> tuple[str, ...]:
+        return self._resolver.resolve(host, _RESOLVE_SECONDS)
+
+    def log_line(self, line: GuestLogLine) -> None:
+        from lictor.kubernetes.process_log import log_guest_line
+
+        log_guest_line(line)

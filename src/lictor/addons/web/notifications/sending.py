@@ -1,0 +1,181 @@
+"""One request to a target's address: through proxies, with TLS, and never on to another address."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from time import time
+from urllib.parse import urlsplit
+
+import msgspec
+
+from lictor.addons.web.notifications.settings import find_url_fault
+from lictor.core.errors import LookupFailedError, UndeliveredError
+from lictor.core.lang.networks import METADATA
+from lictor.core.release import VERSION
+from lictor.http.addresses import Destination, check_host, open_stream
+from lictor.http.client import ClientConnection, ClientResponse, HttpClientError, write_head
+from lictor.images.dialing import Proxy, ProxyChoice, open_tunnel
+
+_STEP_SECONDS = 10.0
+_WHOLE_SECONDS = 30.0
+# Nobody reads more of an answer than its beginning.
+_MOST_BYTES = 64 * 1024
+_LONGEST_PAUSE = 600.0
+# What comes to be right without our sending anything else: rights, addresses, limits.
+_LATER = frozenset((401, 403, 404, 407, 408, 409, 410, 421, 423, 425, 429))
+_DENIED = frozenset((401, 403))
+# The words in which Slack says what is wrong; other text could repeat what we sent.
+_REASONS = frozenset(
+    (
+        "action_prohibited", "channel_is_archived", "channel_not_found", "invalid_blocks",
+        "invalid_payload", "invalid_token", "no_active_hooks", "no_service", "no_service_id",
+        "no_team", "no_text", "posting_to_general_channel_denied", "team_disabled",
+        "user_not_found",
+    )
+)  # fmt: skip
+
+
+class OutgoingRequest(msgspec.Struct, frozen=True):
+    """What is sent to a target. It holds secrets."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    # Certificates of authorities besides the usual ones, as PEM.
+    authority: str = ""
+
+    def __repr__(self) -> str:
+        # Never in a message or a log: addresses of chat webhooks are secrets too.
+        return "OutgoingRequest(...)"
+
+
+class RequestSender:
+    """Sends requests, each on a connection of its own. Belongs to one event loop."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._proxies = ProxyChoice(os.environ if environment is None else environment)
+        self._contexts: dict[str, ssl.SSLContext] = {}
+
+    async def send(self, request: OutgoingRequest) -> None:
+        """UndeliveredError where the target did not take it; it says why without the address."""
+        fault = find_url_fault(request.url)
+        if fault:
+            raise UndeliveredError(f"the address {fault}")
+        host = urlsplit(request.url).hostname or ""
+        try:
+            async with asyncio.timeout(_WHOLE_SECONDS):
+                response = await self._exchange(request)
+        except TimeoutError:
+            raise UndeliveredError(f"{host} did not answer in time") from None
+        except ssl.SSLError as error:
+            reason = getattr(error, "verify_message", "") or error.reason or "TLS failed"
+            raise UndeliveredError(f"no safe connection to {host}: {reason}") from None
+        except HttpClientError:
+            # Its text may show a header that holds a secret.
+            raise UndeliveredError(f"{host} did not answer as HTTP servers do") from None
+        except LookupFailedError as error:
+            raise UndeliveredError(str(error)) from None
+        except OSError as error:
+            reason = error.strerror or str(error)[:200] or type(error).__name__
+            raise UndeliveredError(f"no connection to {host}: {reason}") from None
+        check_answer(host, response)
+
+    async def _exchange(self, request: OutgoingRequest) -> ClientResponse:
+        parts = urlsplit(request.url)
+        host, is_secure = parts.hostname or "", parts.scheme == "https"
+        port = parts.port or (443 if is_secure else 80)
+        proxy = self._proxies.find(host, port, is_secure=is_secure)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        headers = {
+            "host": parts.netloc,
+            "user-agent": f"lictor/{VERSION}",
+            **request.headers,
+            "content-length": str(len(request.body)),
+            "connection": "close",
+        }
+        if proxy is not None and not is_secure:
+            target = f"http://{parts.netloc}{target}"
+            if proxy.authorization:
+                headers["proxy-authorization"] = proxy.authorization
+        context = self._find_context(request.authority) if is_secure else None
+        head = write_head(request.method, target, headers.items())
+        line = await self._dial((host, port), context, proxy)
+        try:
+            return await line.exchange(head + request.body, _STEP_SECONDS, _MOST_BYTES)
+        finally:
+            line.close()
+
+    async def _dial(
+        self, server: tuple[str, int], context: ssl.SSLContext | None, proxy: Proxy | None
+    ) -> ClientConnection:
+        async with asyncio.timeout(_STEP_SECONDS):
+            if proxy is None:
+                return ClientConnection(*await open_stream(Destination(*server, context)))
+            check_host(server[0], METADATA)
+            reader, writer = await open_stream(Destination(proxy.host, proxy.port))
+            if context is not None:
+                await open_tunnel(reader, writer, server, proxy, context)
+            return ClientConnection(reader, writer)
+
+    def _find_context(self, authority: str) -> ssl.SSLContext:
+        found = self._contexts.get(authority)
+        if found is None:
+            # SSL_CERT_FILE and SSL_CERT_DIR are read by OpenSSL itself.
+            found = ssl.create_default_context()
+            found.set_alpn_protocols(["http/1.1"])
+            if authority:
+                try:
+                    found.load_verify_locations(cadata=authority)
+                except (ssl.SSLError, ValueError):
+                    message = "certificateAuthorityFrom holds no certificates as PEM"
+                    raise UndeliveredError(message) from None
+            if len(self._contexts) >= 64:
+                self._contexts.clear()
+            self._contexts[authority] = found
+        return found
+
+
+def check_answer(host: str, response: ClientResponse) -> None:
+    """UndeliveredError for an answer that is no success; it says what can be done."""
+    status = response.status_code
+    if 200 <= status < 300:
+        return
+    if 300 <= status < 400:
+        # Where it leads is not the operator's word: whoever answers could lead us anywhere.
+        raise UndeliveredError(
+            f"{host} answered {status}, a redirect, which is not followed: "
+            "put the address it leads to into the settings"
+        )
+    raise UndeliveredError(
+        f"{host} answered {status} {_describe(status)}{_find_reason(response.content)}",
+        is_final=400 <= status < 500 and status not in _LATER,
+        is_denied=status in _DENIED,
+        retry_after=_read_pause(response.headers.get("retry-after", "")),
+    )
+
+
+def _describe(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def _find_reason(body: bytes) -> str:
+    word = body[:60].decode("ascii", errors="replace").strip()
+    return f" ({word})" if word in _REASONS else ""
+
+
+def _read_pause(text: str) -> float:
+    """Retry-After: seconds or a date, within bounds."""
+    try:
+        seconds = (
+            float(text) if text.isdecimal() else parsedate_to_datetime(text).timestamp() - time()
+        )
+    except (ValueError, OverflowError):
+        return 0.0
+    return min(max(seconds, 0.0), _LONGEST_PAUSE)

@@ -1,0 +1,157 @@
+"""The policies of clusters and files as text, and where their rules stand in it."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import orjson
+
+from lictor.addons.web.records import ShownPolicy
+from lictor.core.families.registry import PolicyKind, Role, registry
+from lictor.core.lang.yaml.nodes import compose, find_node
+from lictor.core.lang.yaml.plain_json import YamlFault
+from lictor.core.raw import Json, JsonObject
+from lictor.core.report.yaml_text import render_yaml
+
+# What the API server adds, and nobody wrote.
+_NOT_WRITTEN = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# In longer ones no rule is marked: finding it takes seconds.
+_LONGEST_MARKED = 256 * 1024
+# Where policies without named rules say what must hold.
+_UNNAMED = ("validations", "mutations", "generate", "variables", "conditions")
+# Names that results have for what was made from a rule.
+_MADE_FROM = ("{}", "autogen-{}", "autogen-cronjob-{}")
+
+
+class StoredText(msgspec.Struct, frozen=True):
+    """A policy or an exception: few are looked at, so the document is kept as bytes."""
+
+    kind: PolicyKind
+    namespace: str
+    name: str
+    document: bytes
+
+    def load(self) -> JsonObject:
+        found: JsonObject = orjson.loads(self.document)
+        return found
+
+
+def find_kind(document: Json, *roles: Role) -> PolicyKind | None:
+    """The kind of policy that a document is of; None where it is no such policy."""
+    if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
+        return None
+    group = str(document.get("apiVersion") or "").rpartition("/")[0]
+    found = registry().find(group, str(document.get("kind") or ""))
+    return found if found is not None and found.role in roles else None
+
+
+def store_text(kind: PolicyKind, document: JsonObject) -> StoredText:
+    """A document as it is kept: what its author wrote."""
+    metadata = {k: v for k, v in document["metadata"].items() if k not in _NOT_WRITTEN}
+    notes = metadata.get("annotations")
+    if isinstance(notes, dict):
+        metadata["annotations"] = {k: v for k, v in notes.items() if k != _LAST_APPLIED}
+    created = {"creationTimestamp": document["metadata"].get("creationTimestamp")}
+    if kind.role is Role.EXCEPTION and created["creationTimestamp"]:
+        # When an exception ends may be counted from its beginning.
+        metadata |= created
+    kept = {k: v for k, v in document.items() if k != "status"} | {"metadata": metadata}
+    name, namespace = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
+    return StoredText(kind, namespace, name, write_document(kept))
+
+
+def write_document(document: JsonObject) -> bytes:
+    """As it is kept; whatever YAML can hold can be written."""
+    try:
+        return orjson.dumps(document)
+    except TypeError:
+        # Halves of characters, and numbers of more than 64 bits.
+        return json.dumps(document, ensure_ascii=False).encode(errors="replace")
+
+
+class PolicyTexts:
+    """Policies by cluster and by the name that results have for them."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], dict[tuple[str, str], StoredText]] = {}
+
+    def put(self, cluster: str, kind: PolicyKind, document: JsonObject) -> None:
+        text = store_text(kind, document)
+        self._found.setdefault((cluster, _name_in_reports(text)), {})[kind.key] = text
+
+    def drop(self, cluster: str, kind: PolicyKind, document: JsonObject) -> None:
+        key = cluster, _name_in_reports(store_text(kind, document))
+        same_name = self._found.get(key, {})
+        same_name.pop(kind.key, None)
+        if not same_name:
+            self._found.pop(key, None)
+
+    def find(self, cluster: str, name: str, namespace: str = "") -> ShownPolicy | None:
+        """The policy of this name; of several kinds, the first in the order of families."""
+        key = f"{namespace}/{name}" if namespace and "/" not in name else name
+        found = self._found.get((cluster, key))
+        if not found:
+            return None
+        order = [kind.key for kind in registry().kinds]
+        return _show(cluster, found[min(found, key=order.index)])
+
+
+def _name_in_reports(text: StoredText) -> str:
+    path = text.kind.path
+    if path is not None and path.per_policy:
+        return path.name_policy(text.namespace, text.name)
+    return f"{text.namespace}/{text.name}" if text.namespace else text.name
+
+
+def _show(cluster: str, text: StoredText) -> ShownPolicy:
+    document = text.load()
+    written = render_yaml(document)
+    notes = document["metadata"].get("annotations")
+    return ShownPolicy(
+        cluster=cluster,
+        kind=text.kind.kind,
+        namespace=text.namespace,
+        name=text.name,
+        family=text.kind.family,
+        text=written,
+        rule_lines=dict(_find_rules(document, written)),
+        annotations={str(k): str(v) for k, v in notes.items()} if isinstance(notes, dict) else {},
+    )
+
+
+def _find_rules(document: JsonObject, written: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Each rule's lines under all names that results have for it; "" for rules without names."""
+    spec = document.get("spec")
+    if not isinstance(spec, dict):
+        return
+    root = _compose(written)
+    rules = spec.get("rules")
+    for number, rule in enumerate(rules if isinstance(rules, list) else ()):
+        name = rule.get("name") if isinstance(rule, dict) else None
+        lines = _find_lines(root, ("spec", "rules", number))
+        for form in _MADE_FROM if isinstance(name, str) and lines else ():
+            yield form.format(name), lines
+    parts = [_find_lines(root, ("spec", part)) for part in _UNNAMED if spec.get(part)]
+    if parts and not rules:
+        yield "", parts[0]
+
+
+def _compose(written: str) -> Json:
+    """The nodes of a text; None where it has none, or would keep others waiting."""
+    if len(written) > _LONGEST_MARKED:
+        return None
+    try:
+        return next(compose(written), None)
+    except YamlFault:
+        return None
+
+
+def _find_lines(root: Json, path: Sequence[str | int]) -> tuple[int, int]:
+    """The first and the last line of a field, from 1."""
+    if root is None:
+        return 1, 1
+    node = find_node(root, tuple(path))
+    first, after = node.start_mark.line, node.end_mark.line
+    # A block ends where the next token begins.
+    return first + 1, after if after > first else first + 1

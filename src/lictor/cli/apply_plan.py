@@ -1,0 +1,258 @@
+"""What `apply` shall do: its flags, checked, and everything that they name, loaded."""
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.cli.apply_outputs import ApplyOutput, OutputOptions
+from lictor.cli.apply_run import ApplyPlan
+from lictor.cli.inputs.input_files import (
+    load_caller,
+    load_context,
+    load_definitions,
+    load_resource_files,
+    load_values_file,
+    read_definitions,
+    read_namespace_labels,
+)
+from lictor.cli.inputs.inputs import KeptInput
+from lictor.cli.inputs.lookups import GivenObjects, choose_registries
+from lictor.cli.inputs.policies import LoadedPolicies, load_exceptions
+from lictor.cli.inputs.requests import GivenValues, RequestFactory
+from lictor.cli.inputs.resource_inputs import ResourceInputs
+from lictor.cli.inputs.resources import LazyResources
+from lictor.cli.inputs.sources import STDIN, read_any, read_file
+from lictor.core.errors import UsageError
+from lictor.core.lang.duration import parse_duration
+from lictor.core.model.metadata import PolicyRecord
+from lictor.core.report.policy_report import REPORT_APIS, ReportFormat
+
+OWN_FORMATS = {
+    "markdown": ApplyOutput.MARKDOWN,
+    "junit": ApplyOutput.JUNIT,
+    "sarif": ApplyOutput.SARIF,
+    "github": ApplyOutput.GITHUB,
+    "html": ApplyOutput.HTML,
+    "jsonl": ApplyOutput.JSON_LINES,
+    "parquet": ApplyOutput.PARQUET,
+}
+
+
+APPLY_FORMATS = ("yaml", "json", *OWN_FORMATS)
+
+
+class ApplyFlags(msgspec.Struct, frozen=True):
+    """The flags of `apply`, by the names that click gives them."""
+
+    policies: tuple[str, ...] = ()
+    resource: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    target_resource: tuple[str, ...] = ()
+    target_resources: tuple[str, ...] = ()
+    parameter_resource: tuple[str, ...] = ()
+    exception: tuple[str, ...] = ()
+    exceptions: tuple[str, ...] = ()
+    exceptions_with_resources: bool = False
+    exceptions_within_resources: bool = False
+    exceptions_within_policies: bool = False
+    generate_exceptions: bool = False
+    generated_exception_ttl: str = "720h0m0s"
+    values_file: str = ""
+    set: tuple[str, ...] = ()
+    userinfo: str = ""
+    context_file: str = ""
+    output: str = ""
+    output_format: str = "yaml"
+    output_file: tuple[str, ...] = ()
+    failed_only: bool = False
+    quiet: bool = False
+    file_names: bool = False
+    report_api: str = "openreports.io"
+    policy_report: bool = False
+    table: bool = False
+    detailed_results: bool = False
+    remove_color: bool = False
+    stdin: bool = False
+    audit_warn: bool = False
+    warn_exit_code: int = 0
+    warn_no_pass: bool = False
+    continue_on_fail: bool = False
+    git_branch: str = ""
+    username: str = ""
+    password: str = ""
+    cluster: bool = False
+    registry: bool = False
+    image_layout: str = ""
+    kubeconfig: str = ""
+    crd_path: str = ""
+    parallel: int = 0
+    engine: str = "local"
+    cluster_from: str = ""
+    json: tuple[str, ...] = ()
+    http_payload: tuple[str, ...] = ()
+    envoy_payload: tuple[str, ...] = ()
+    # With a cluster.
+    context: str = ""
+    namespace: str = ""
+    cluster_wide_resources: bool = False
+    concurrent: int = 1
+    batch_size: int = 100
+    continue_on_error: bool = True
+    show_performance: bool = False
+
+    @property
+    def resource_paths(self) -> tuple[str, ...]:
+        return self.resource + self.resources
+
+    @property
+    def chosen_output(self) -> ApplyOutput:
+        if self.output_format in OWN_FORMATS:
+            return OWN_FORMATS[self.output_format]
+        if self.policy_report:
+            return ApplyOutput.REPORT
+        if self.generate_exceptions:
+            return ApplyOutput.EXCEPTIONS
+        # Objects for the next program stay what they are; for everything else JSON is JSON.
+        if self.output_format == "json" and not self.stdin:
+            return ApplyOutput.REPORT
+        return ApplyOutput.TABLE if self.table else ApplyOutput.TEXT
+
+
+class OutputFile(msgspec.Struct, frozen=True):
+    """A file that `--output-file` names, and what to write into it."""
+
+    path: str
+    options: OutputOptions
+
+
+def choose_options(flags: ApplyFlags, timestamp: int) -> OutputOptions:
+    """What goes to standard output."""
+    return OutputOptions(
+        output=flags.chosen_output,
+        format=ReportFormat.JSON if flags.output_format == "json" else ReportFormat.YAML,
+        timestamp=timestamp,
+        audit_warn=flags.audit_warn,
+        show_unchanged=flags.stdin,
+        report_api=flags.report_api,
+        failed_only=flags.failed_only or flags.quiet,
+        file_names=flags.file_names or flags.failed_only or flags.quiet,
+    )
+
+
+def list_output_files(flags: ApplyFlags, shown: OutputOptions) -> tuple[OutputFile, ...]:
+    """What goes to files beside it; UsageError where a format is unknown or a file named twice."""
+    files: dict[str, OutputFile] = {}
+    for given in flags.output_file:
+        name, divider, path = given.partition("=")
+        if not divider or not path or name not in APPLY_FORMATS:
+            formats = ", ".join(APPLY_FORMATS)
+            raise UsageError(f"--output-file {given}: give FORMAT=FILE, FORMAT one of {formats}")
+        if path in (*files, flags.output):
+            raise UsageError(f"--output-file {given}: {path} is named twice")
+        form = ReportFormat.JSON if name == "json" else ReportFormat.YAML
+        output = OWN_FORMATS.get(name, ApplyOutput.REPORT)
+        files[path] = OutputFile(path, replace(shown, output=output, format=form))
+    return tuple(files.values())
+
+
+def parse_ttl(text: str) -> int:
+    """A duration in nanoseconds."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--generated-exception-ttl: {text!r} is not a duration") from error
+
+
+def check_flags(flags: ApplyFlags) -> None:
+    """Raise UsageError where flags are missing, unknown or contradict each other."""
+    payloads = flags.json + flags.http_payload + flags.envoy_payload
+    formats = ", ".join(APPLY_FORMATS)
+    faults = {
+        "pass the values either using set flag or values_file flag": flags.values_file
+        and flags.set,
+        "require policy": not (flags.policies or flags.cluster),
+        "a stdin pipe can be used for either policies or resources, not both": STDIN
+        in flags.policies[:1]
+        and STDIN in flags.resource_paths[:1],
+        "crdpath and kubeconfig flags are mutually exclusive, please use only one of them": (
+            flags.crd_path.strip() and flags.kubeconfig.strip()
+        ),
+        "both resource and json files can not be used together, use one or the other": (
+            flags.resource_paths and flags.json
+        ),
+        "resource file(s) or cluster required": not (
+            flags.resource_paths or payloads or flags.cluster
+        ),
+        f"unknown output format {flags.output_format!r}: choose one of {formats}": (
+            flags.output_format not in APPLY_FORMATS
+        ),
+        "parquet is not for terminals: name its file by --output": (
+            flags.output_format == "parquet" and not flags.output
+        ),
+        f"unknown API of reports {flags.report_api!r}: choose one of {', '.join(REPORT_APIS)}": (
+            flags.report_api not in REPORT_APIS
+        ),
+    }
+    for message, wrong in faults.items():
+        if wrong:
+            raise UsageError(message)
+
+
+def make_plan(
+    flags: ApplyFlags,
+    policies: LoadedPolicies,
+    inputs: ResourceInputs,
+    exceptions: tuple[PolicyRecord, ...] = (),
+) -> ApplyPlan:
+    """Load what the flags name; `exceptions` are those of a cluster."""
+    caller = load_caller(flags.userinfo, accept_outdated=True) if flags.userinfo else None
+    payloads = {"JSON": flags.json, "HTTP": flags.http_payload, "Envoy": flags.envoy_payload}
+    for mode, paths in payloads.items():
+        for text in map(read_any, paths):
+            inputs.add(KeptInput(text.path, text.content), mode)
+    return ApplyPlan(
+        policies=policies,
+        inputs=inputs,
+        requests=RequestFactory(_read_values(flags), caller, read_namespace_labels(inputs.find)),
+        given=_collect_objects(flags, policies, inputs),
+        exceptions=(*_find_exceptions(flags, policies, inputs), *exceptions),
+        modes=tuple(mode for mode, paths in payloads.items() if paths),
+        continue_on_fail=flags.continue_on_fail,
+        processes=flags.parallel,
+    )
+
+
+def _collect_objects(
+    flags: ApplyFlags, policies: LoadedPolicies, inputs: ResourceInputs
+) -> GivenObjects:
+    """The objects that policies may find, change, copy or take as parameters."""
+    params = tuple(load_resource_files(flags.parameter_resource))
+    target_paths = flags.target_resource + flags.target_resources
+    targets = (*load_resource_files(target_paths), *params)
+    definitions = (
+        *policies.crds,
+        *load_definitions([flags.crd_path] if flags.crd_path.strip() else ()),
+        *read_definitions(inputs.select(b"CustomResourceDefinition")),
+    )
+    given = GivenObjects(
+        objects=targets if target_paths or params else None,
+        params=params,
+        crds=definitions,
+        judged=LazyResources(inputs.find),
+        registries=choose_registries(network=flags.registry, layout=flags.image_layout),
+    )
+    return load_context(flags.context_file, given) if flags.context_file else given
+
+
+def _read_values(flags: ApplyFlags) -> GivenValues:
+    file = load_values_file(flags.values_file) if flags.values_file else None
+    return GivenValues(file, flags.set)
+
+
+def _find_exceptions(
+    flags: ApplyFlags, policies: LoadedPolicies, inputs: ResourceInputs
+) -> tuple[PolicyRecord, ...]:
+    if flags.exceptions_with_resources or flags.exceptions_within_resources:
+        found = load_exceptions(inputs.select(b"PolicyException"))
+    else:
+        found = load_exceptions(map(read_file, flags.exception + flags.exceptions))
+    return (*found, *policies.exceptions) if flags.exceptions_within_policies else found

@@ -1,0 +1,165 @@
+"""Explains what policies decide about resources: `explain` without the printing."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.cli.deletions import judge_deletion
+from lictor.cli.inputs.lookups import GivenObjects, OfflineLookups
+from lictor.cli.inputs.policies import LoadedPolicies, load_policy_files
+from lictor.cli.inputs.programs import choose_options
+from lictor.cli.inputs.requests import RequestFactory
+from lictor.cli.inputs.resources import find_documents, leave_tool_files, parse_resources
+from lictor.cli.inputs.sources import SourceText, read_policies
+from lictor.core.assembly import CompileOptions, compile_cleanups, compile_watched
+from lictor.core.errors import LoadError, UsageError
+from lictor.core.families.registry import Role, registry, resolve
+from lictor.core.lang.watch import ClosureAnswer, Recorder
+from lictor.core.model.metadata import PolicyRecord
+from lictor.core.model.request import Request
+from lictor.core.model.result import Result
+from lictor.core.raw import JsonObject
+from lictor.core.report.explanation import Explanation
+from lictor.core.report.resource_name import name_resource
+
+
+def load_explained_policies(paths: tuple[str, ...]) -> LoadedPolicies:
+    """The policies of files, all of which must be usable."""
+    policies = load_policy_files(read_policies(paths))
+    for unusable in policies.unusable:
+        raise LoadError(f"{unusable.name}: {unusable.reason}")
+    if not len(policies):
+        raise LoadError("no policies were found")
+    return policies
+
+
+class ExplanationChoice(msgspec.Struct, frozen=True):
+    """Which explanations are wanted."""
+
+    # Who is told of files that are no resources.
+    warn: Callable[[str], None]
+    # Only those of this rule; of all where it is empty.
+    rule: str = ""
+    failed_only: bool = False
+
+
+def _list_resources(
+    texts: Iterable[SourceText], warn: Callable[[str], None]
+) -> Iterator[JsonObject]:
+    for text in texts:
+        spans, skipped = leave_tool_files(text, find_documents(text.content))
+        for each in skipped:
+            warn(each)
+        for span in spans:
+            yield from parse_resources(text.content, span, text.path)
+
+
+def _select_rule(told: Sequence[Explanation], name: str) -> list[Explanation]:
+    known = dict.fromkeys(rule.rule for each in told for rule in each.rules if rule.rule)
+    if name not in known:
+        raise UsageError(f"no rule is called {name}; there are {', '.join(known) or 'none'}")
+    kept = [
+        replace(each, rules=tuple(rule for rule in each.rules if rule.rule == name))
+        for each in told
+    ]
+    return [each for each in kept if each.rules]
+
+
+# What a policy answered on the way, and its results.
+Judge: TypeAlias = Callable[[Request], tuple[Sequence[ClosureAnswer], Sequence[Result]]]
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """Explains the results of policies."""
+
+    policies: LoadedPolicies
+    exceptions: tuple[PolicyRecord, ...]
+    requests: RequestFactory
+    given: GivenObjects
+    # Of kinds whose rules have names, tell of this rule only.
+    rule: str = ""
+    # Tell of these policies only; all where none is named.
+    names: tuple[str, ...] = ()
+
+    def explain_all(
+        self, texts: Sequence[SourceText], choice: ExplanationChoice
+    ) -> list[Explanation]:
+        """What was chosen of the explanations of all resources."""
+        self._check_names()
+        told = [
+            each
+            for resource in _list_resources(texts, choice.warn)
+            for each in self.explain(resource)
+        ]
+        if not told:
+            raise LoadError("no resources were found")
+        if choice.rule:
+            told = _select_rule(told, choice.rule)
+        if choice.failed_only:
+            told = [kept for each in told if (kept := each.failed).rules]
+        return told
+
+    def _check_names(self) -> None:
+        known = dict.fromkeys(policy.metadata.name for policy in self._explained)
+        for name in self.names:
+            if name not in known:
+                raise UsageError(f"no policy is called {name}; there are {', '.join(known)}")
+
+    @property
+    def _explained(self) -> tuple[PolicyRecord, ...]:
+        return (*self.policies.about_resources, *self.policies.listed_deletions)
+
+    def explain(self, resource: JsonObject) -> Iterator[Explanation]:
+        """The explanation of each policy for one resource."""
+        request, name = self.requests.make_request(resource), name_resource(resource)
+        if self.given.judged is not None:
+            self.given.judged.judge(resource)
+        for policy, judge in self._listeners:
+            kind = registry().of(policy)
+            heard, results = judge(request)
+            rules = resolve(kind.explain)(policy, self.policies.bindings, heard, results)
+            if kind.has_named_rules and self.rule:
+                rules = tuple(rule for rule in rules if rule.rule == self.rule)
+            yield Explanation(policy.metadata.name, name, rules)
+
+    @cached_property
+    def _listeners(self) -> list[tuple[PolicyRecord, Judge]]:
+        """The chosen policies, each compiled once for all resources."""
+        return [
+            (policy, self._compile(policy))
+            for policy in self._explained
+            if not self.names or policy.metadata.name in self.names
+        ]
+
+    def _compile(self, policy: PolicyRecord) -> Judge:
+        options = choose_options(self.given, OfflineLookups(self.requests.values, self.given))
+        if registry().of(policy).role is not Role.POLICY:
+            return _compile_deletion(policy, self.exceptions, options)
+        companions = (*self.policies.bindings, *self.exceptions)
+        listen = compile_watched(policy, companions, **options)
+
+        def judge(request: Request) -> tuple[Sequence[ClosureAnswer], Sequence[Result]]:
+            told = listen(request, self.requests.adapt)
+            return told.heard, told.verdict.results
+
+        return judge
+
+
+def _compile_deletion(
+    policy: PolicyRecord, exceptions: tuple[PolicyRecord, ...], options: CompileOptions
+) -> Judge:
+    recorder = Recorder()
+    options["watch_rule"] = recorder.for_rule
+    programs = compile_cleanups((policy, *exceptions), **options)
+
+    def judge(request: Request) -> tuple[Sequence[ClosureAnswer], Sequence[Result]]:
+        recorder.answers.clear()
+        results = [judge_deletion(program, request) for program in programs]
+        return tuple(recorder.answers), results
+
+    return judge

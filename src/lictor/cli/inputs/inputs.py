@@ -1,0 +1,242 @@
+"""Where do the bytes of resources lie, and how is a part of them read? Nothing is held but little.
+
+A file is read by ranges whenever someone asks, also by worker processes. What can be read only once
+(a pipe, compressed data) is copied to a nameless temporary file first.
+"""
+
+import os
+import stat
+import weakref
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import BinaryIO, Final, Protocol
+
+import msgspec
+
+from lictor.cli.inputs.sources import STDIN, fetch_url, is_url, open_stdin
+from lictor.core.errors import LoadError
+from lictor.core.files import refuse_devices
+
+# A file up to this size is read at once and kept, as long as all that is kept stays small.
+KEPT_FILE_BYTES: Final = 256 << 10
+KEPT_BYTES: Final = 8 << 20
+# A pipe may never end.
+MAX_COPIED_BYTES: Final = 16 << 30
+COPY_BYTES: Final = 1 << 20
+_HEAD_BYTES: Final = 512
+_CHANGED = "changed while it was read: give a file that nobody writes to"
+
+
+class Input(Protocol):
+    """Bytes that can be read in any order, under the name that errors show."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, start: int, end: int) -> bytes: ...
+
+    def part(self, path: str, start: int, size: int) -> "Input": ...
+
+
+class KeptInput(msgspec.Struct, frozen=True):
+    """Bytes in memory."""
+
+    path: str
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def read(self, start: int, end: int) -> bytes:
+        return self.content if (start, end) == (0, self.size) else self.content[start:end]
+
+    def part(self, path: str, start: int, size: int) -> Input:
+        """A range of it under a name of its own."""
+        return KeptInput(path, self.content[start : start + size])
+
+
+class FileInput(msgspec.Struct, frozen=True):
+    """A regular file, or a part of one; opened for each read, so that processes can share it."""
+
+    path: str
+    file: str
+    size: int
+    # What the file was like when it was found; see `_identify`.
+    identity: tuple[int, ...]
+    # Where in the file the part begins.
+    begin: int = 0
+
+    def read(self, start: int, end: int) -> bytes:
+        try:
+            descriptor = os.open(self.file, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        except OSError as error:
+            raise LoadError(error.strerror or str(error), where=self.path) from error
+        try:
+            if _identify(os.fstat(descriptor)) != self.identity:
+                raise LoadError(_CHANGED, where=self.path)
+            return read_range(descriptor, self.begin + start, self.begin + end, self.path)
+        finally:
+            os.close(descriptor)
+
+    def part(self, path: str, start: int, size: int) -> Input:
+        """A range of it under a name of its own."""
+        return msgspec.structs.replace(self, path=path, begin=self.begin + start, size=size)
+
+
+def _identify(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _read_at(descriptor: int, size: int, start: int) -> bytes:
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, size, start)
+    # Where there is none, there are no forked processes either that share the position.
+    os.lseek(descriptor, start, os.SEEK_SET)
+    return os.read(descriptor, size)
+
+
+def read_range(descriptor: int, start: int, end: int, path: str) -> bytes:
+    """The bytes from start to end, all of them."""
+    parts: list[bytes] = []
+    try:
+        while start < end and (part := _read_at(descriptor, end - start, start)):
+            parts.append(part)
+            start += len(part)
+    except OSError as error:
+        raise LoadError(error.strerror or str(error), where=path) from error
+    if start < end:
+        raise LoadError(_CHANGED, where=path)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class CopyBounds(msgspec.Struct, frozen=True):
+    """How much may be copied, and what is said of more."""
+
+    limit: int = MAX_COPIED_BYTES
+    refusal: str = f"larger than {MAX_COPIED_BYTES} bytes"
+
+
+class TemporaryCopy:
+    """A file without a name that bytes are copied to; it goes when nobody reads it any more."""
+
+    def __init__(self) -> None:
+        # Loaded when needed: most runs copy nothing, and start-up counts.
+        import tempfile
+
+        with tempfile.TemporaryFile(dir=choose_folder()) as file:
+            self.descriptor = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self.descriptor)
+        self.size = 0
+
+    def __reduce__(self) -> str:
+        # Only forked processes have the same file under the same number.
+        raise TypeError("a temporary copy can be read by forked processes only")
+
+    def add(self, stream: BinaryIO, path: str, bounds: CopyBounds) -> None:
+        """Copy the rest of a stream."""
+        while part := stream.read(COPY_BYTES):
+            self.write(part, path)
+            if self.size > bounds.limit:
+                raise LoadError(bounds.refusal, where=path)
+
+    def write(self, part: bytes, where: str) -> None:
+        rest = memoryview(part)
+        try:
+            while rest:
+                rest = rest[os.write(self.descriptor, rest) :]
+        except OSError as error:
+            advice = f"could not be copied to {choose_folder()}; TMPDIR names another folder"
+            raise LoadError(f"{error.strerror}: {advice}", where=where) from error
+        self.size += len(part)
+
+    def part(self, path: str, start: int = 0) -> "CopiedInput":
+        """What was copied since there were so many bytes."""
+        return CopiedInput(path, self, self.size - start, start)
+
+
+class CopiedInput(msgspec.Struct, frozen=True):
+    """A range of a temporary file; forked processes share it."""
+
+    path: str
+    copy: TemporaryCopy
+    size: int
+    begin: int = 0
+
+    def read(self, start: int, end: int) -> bytes:
+        first = self.begin + start
+        return read_range(self.copy.descriptor, first, self.begin + end, self.path)
+
+    def part(self, path: str, start: int, size: int) -> Input:
+        """A range of it under a name of its own."""
+        return msgspec.structs.replace(self, path=path, begin=self.begin + start, size=size)
+
+
+def choose_folder() -> str:
+    """Where temporary files go: not to `/tmp` where there is a choice, as that may be memory."""
+    import tempfile
+
+    is_set = any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    roomy = "/var/tmp"  # noqa: S108  (files there have no name)
+    return roomy if not is_set and os.access(roomy, os.W_OK) else tempfile.gettempdir()
+
+
+def copy_stream(
+    stream: BinaryIO, path: str, bounds: CopyBounds | None = None, *, keep: bool = True
+) -> Input:
+    """What a stream holds; small things stay in memory where they may."""
+    part = stream.read(KEPT_FILE_BYTES)
+    if keep and len(part) < KEPT_FILE_BYTES:
+        return KeptInput(path, part)
+    copy = TemporaryCopy()
+    copy.write(part, path)
+    copy.add(stream, path, bounds or CopyBounds())
+    return copy.part(path)
+
+
+def open_input(path: str, *, keep: bool = True) -> Input:
+    """A file, a URL or stdin; a small file is read at once where it is to be kept."""
+    if path == STDIN:
+        return copy_stream(open_stdin(), STDIN)
+    if is_url(path):
+        text = fetch_url(path)
+        return KeptInput(text.path, text.content)
+    try:
+        found = os.stat(path)
+        refuse_devices(path, found)
+        if not stat.S_ISREG(found.st_mode) or not found.st_size:
+            # Files that the kernel makes up as they are read say that they are empty.
+            with open(path, "rb") as stream:
+                return copy_stream(stream, path, keep=keep)
+        given = FileInput(path, path, found.st_size, _identify(found))
+    except OSError as error:
+        raise LoadError(error.strerror or str(error), where=path) from error
+    is_kept = keep and given.size <= KEPT_FILE_BYTES
+    return KeptInput(path, given.read(0, given.size)) if is_kept else given
+
+
+def read_windows(given: Input, start: int, end: int) -> Iterator[bytes]:
+    """The bytes from start to end in pieces that are small enough to be held."""
+    for position in range(start, end, COPY_BYTES):
+        yield given.read(position, min(position + COPY_BYTES, end))
+
+
+class Packing(StrEnum):
+    """What files can be packed in."""
+
+    GZIP = "gzip"
+    ZIP = "zip"
+    TAR = "tar"
+
+
+def find_packing(given: Input) -> Packing | None:
+    """What an input is packed in, by its first bytes, which no text begins with."""
+    head = given.read(0, min(_HEAD_BYTES, given.size))
+    if head.startswith(b"\x1f\x8b"):
+        return Packing.GZIP
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return Packing.ZIP
+    return Packing.TAR if head[257:262] == b"ustar" else None

@@ -1,0 +1,223 @@
+"""Policy files sorted into policies, exceptions, other kinds, and those that cannot be used."""
+
+import posixpath
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.cli.inputs.sources import STDIN, SourceText, is_url
+from lictor.core.errors import LoadError
+from lictor.core.families.registry import Role, registry, resolve
+from lictor.core.load.policies import (
+    Loaded,
+    Sourced,
+    describe_unsupported,
+    join_loaded,
+    load_documents,
+    locate_finding,
+)
+from lictor.core.model.finding import Finding, Severity
+from lictor.core.model.metadata import PolicyRecord
+from lictor.core.raw import JsonObject
+
+_DEFINITION = "CustomResourceDefinition"
+# Evaluators of their own: what they judge are requests to a service, not resources.
+AUTHORIZING_MODES = ("HTTP", "Envoy")
+
+
+class UnusablePolicy(msgspec.Struct, frozen=True):
+    """A policy that cannot be used, and why."""
+
+    name: str
+    kind: str
+    reason: str
+    # A whole family of policies that comes later, not a fault of this one.
+    is_later: bool = False
+
+
+class LoadedPolicies(msgspec.Struct, frozen=True):
+    """What policy files hold."""
+
+    # Those that are asked about requests, in the order in which they are.
+    policies: tuple[PolicyRecord, ...] = ()
+    # Those that delete on a schedule.
+    deletions: tuple[PolicyRecord, ...] = ()
+    exceptions: tuple[PolicyRecord, ...] = ()
+    bindings: tuple[PolicyRecord, ...] = ()
+    servers: tuple[PolicyRecord, ...] = ()
+    unusable: tuple[UnusablePolicy, ...] = ()
+    warnings: tuple[str, ...] = ()
+    # What was left out, for those who ask.
+    notes: tuple[str, ...] = ()
+    # Definitions of custom resources: they tell how kinds are called in policies.
+    crds: tuple[JsonObject, ...] = ()
+
+    def __len__(self) -> int:
+        """How many policies can be used."""
+        return len(self.policies) + len(self.listed_deletions)
+
+    @property
+    def listed_deletions(self) -> tuple[PolicyRecord, ...]:
+        """Policies that delete, and that are tested and explained as the others are."""
+        return tuple(each for each in self.deletions if registry().of(each).is_listed)
+
+    @property
+    def about_resources(self) -> tuple[PolicyRecord, ...]:
+        """The policies about resources, not about requests to a service."""
+        return tuple(each for each in self.policies if mode_of(each) not in AUTHORIZING_MODES)
+
+    def of_mode(self, *modes: str) -> tuple[PolicyRecord, ...]:
+        """The policies of these evaluation modes."""
+        return tuple(each for each in self.policies if mode_of(each) in modes)
+
+
+def mode_of(policy: PolicyRecord) -> str:
+    """The evaluation mode of a policy; `Kubernetes` by default."""
+    evaluation = getattr(policy.spec, "evaluation", None)
+    return getattr(evaluation, "mode", "") or "Kubernetes"
+
+
+def load_policy_files(texts: Iterable[SourceText]) -> LoadedPolicies:
+    """Sort the documents of all files."""
+    loaded = _load(texts)
+    errors = [found for found in loaded.problems if _is_fatal(found)]
+    refused = [*errors, *_list_image_faults(loaded)]
+    broken = {_identify(found) for found in refused}
+    return LoadedPolicies(
+        policies=tuple(
+            each.record
+            for each in loaded.policies
+            if not _lacks_rules(each.record) and _identify_policy(each) not in broken
+        ),
+        deletions=_list_records(loaded, Role.DELETION),
+        exceptions=_list_records(loaded, Role.EXCEPTION),
+        bindings=_list_records(loaded, Role.BINDING),
+        servers=_list_records(loaded, Role.SERVER),
+        unusable=(
+            *_list_broken(refused),
+            *_list_without_rules(loaded),
+            *_list_unsupported(loaded),
+        ),
+        warnings=tuple(str(found) for found in loaded.problems if found not in errors),
+        notes=tuple(_list_left_out(loaded)),
+        crds=tuple(
+            found.record for found in loaded.resources if found.record.get("kind") == _DEFINITION
+        ),
+    )
+
+
+def load_exceptions(texts: Iterable[SourceText]) -> tuple[PolicyRecord, ...]:
+    """Files that hold exceptions and nothing else."""
+    loaded = _load(texts)
+    for problem in loaded.problems:
+        if problem.severity is Severity.ERROR:
+            raise LoadError(f"failed to load exceptions ({problem})")
+    for policy in loaded.listed:
+        raise LoadError(f"policy exception type not supported {policy.record.kind}")
+    return _list_records(loaded, Role.EXCEPTION)
+
+
+def _list_records(loaded: Loaded, role: Role) -> tuple[PolicyRecord, ...]:
+    return tuple(each.record for each in loaded.with_role(role))
+
+
+def _lacks_rules(policy: PolicyRecord) -> bool:
+    return registry().of(policy).has_named_rules and not policy.spec.rules
+
+
+def _load(texts: Iterable[SourceText]) -> Loaded:
+    loaded = join_loaded(load_documents(text.content, text.path) for text in texts)
+    return replace(loaded, documents=tuple(map(_locate_files, loaded.documents)))
+
+
+def _locate_files(found: Sourced[PolicyRecord]) -> Sourced[PolicyRecord]:
+    """The policy with the files that it names found from the folder of its own file."""
+    locate = registry().of(found.record).locate_files
+    if not locate or is_url(found.source):
+        return found
+    folder = "." if found.source == STDIN else posixpath.dirname(found.source) or "."
+    return replace(found, record=resolve(locate)(found.record, folder))
+
+
+def _is_fatal(found: Finding) -> bool:
+    # A misspelt field elsewhere makes a rule say less; here it lets images pass unverified, and
+    # Kyverno refuses it as well.
+    return found.severity is Severity.ERROR or "verifyImages" in found.path
+
+
+def _list_image_faults(loaded: Loaded) -> Iterator[Finding]:
+    for policy in loaded.policies:
+        if not any(_is_about_images(rule) for rule in _rules_of(policy.record)):
+            continue
+        # Loaded where needed: most policies are not about images.
+        from lictor.lint.policy import find_image_faults
+
+        for fault in find_image_faults(policy.body):
+            yield locate_finding(
+                replace(fault, severity=Severity.ERROR),
+                policy.document,
+                policy.prefix,
+                kind=policy.record.kind,
+                name=policy.record.metadata.name,
+            )
+
+
+def _is_about_images(rule: object) -> bool:
+    return bool(getattr(rule, "verify_images", ()) or getattr(rule, "image_extractors", ()))
+
+
+def _rules_of(policy: PolicyRecord) -> tuple[object, ...]:
+    return policy.spec.rules if registry().of(policy).has_named_rules else ()
+
+
+def _list_broken(errors: Iterable[Finding]) -> list[UnusablePolicy]:
+    """One entry for each broken document, with the first thing that is wrong with it."""
+    found: dict[tuple[str, str, str], UnusablePolicy] = {}
+    for error in errors:
+        name = error.name or error.location.file
+        found.setdefault(_identify(error), UnusablePolicy(name, error.kind, str(error)))
+    return list(found.values())
+
+
+def _identify(found: Finding) -> tuple[str, str, str]:
+    return (found.location.file, found.kind, found.name or str(found.location.line))
+
+
+def _identify_policy(policy: Sourced[PolicyRecord]) -> tuple[str, str, str]:
+    return (policy.source, policy.record.kind, policy.record.metadata.name)
+
+
+def _list_without_rules(loaded: Loaded) -> list[UnusablePolicy]:
+    """Policies that decide nothing, most likely for a misspelt field: that is no success."""
+    return [
+        UnusablePolicy(
+            policy.record.metadata.name,
+            policy.record.kind,
+            f"{policy.source}:{policy.position()[0]}: the policy has no rules",
+        )
+        for policy in loaded.policies
+        if _lacks_rules(policy.record)
+    ]
+
+
+def _list_left_out(loaded: Loaded) -> Iterator[str]:
+    """Documents that are not policies: folders of policies often contain others."""
+    for found in loaded.resources:
+        kind = found.record.get("kind")
+        if kind != _DEFINITION:
+            yield f"{found.source}:{found.position()[0]}: {kind} is not a policy and was left out"
+    for found in loaded.others:
+        yield f"{found.source}:{found.position()[0]}: is no Kubernetes object and was left out"
+
+
+def _list_unsupported(loaded: Loaded) -> list[UnusablePolicy]:
+    return [
+        UnusablePolicy(
+            each.record.name,
+            each.record.kind,
+            f"{each.source}:{each.position()[0]}: {describe_unsupported(each.record.kind)}",
+            is_later=True,
+        )
+        for each in loaded.unsupported
+    ]

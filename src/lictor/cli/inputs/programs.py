@@ -1,0 +1,152 @@
+"""Compiles all given policies, in the same way for `apply`, `test` and `explain`."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from lictor.cli.inputs.lookups import GivenObjects
+from lictor.cli.inputs.policies import LoadedPolicies
+from lictor.core.assembly import CompileOptions, compile_documents
+from lictor.core.model.metadata import PolicyRecord
+from lictor.core.model.program import Program
+from lictor.core.model.request import GroupVersionKind
+from lictor.core.ports import Lookups
+
+if TYPE_CHECKING:
+    from lictor.addons.kubewarden.modules.module_store import ModuleSettings, ModuleStore
+    from lictor.core.facts.resource_names import ResourceNames
+    from lictor.core.lang.wasm_module import WasmModule
+    from lictor.core.model.constraints import MatchResources
+
+# As policy servers call them.
+_SOURCES = "KUBEWARDEN_SOURCES_PATH"
+_VERIFICATION = "KUBEWARDEN_VERIFICATION_CONFIG_PATH"
+_DOCKER = "KUBEWARDEN_DOCKER_CONFIG_JSON_PATH"
+_TRUST = "KUBEWARDEN_SIGSTORE_TRUST_CONFIG_PATH"
+
+
+def compile_given(
+    policies: LoadedPolicies,
+    exceptions: Sequence[PolicyRecord],
+    lookups: Lookups,
+    given: GivenObjects,
+) -> tuple[Program, ...]:
+    """The programs of all policies about resources."""
+    documents = (
+        *policies.about_resources,
+        *policies.bindings,
+        *policies.servers,
+        *exceptions,
+    )
+    return compile_documents(documents, **choose_options(given, lookups))
+
+
+def compile_for_payloads(
+    policies: Sequence[PolicyRecord],
+    exceptions: Sequence[PolicyRecord],
+    lookups: Lookups,
+    given: GivenObjects,
+) -> tuple[Program, ...]:
+    """The programs of the policies for one kind of payload."""
+    return compile_documents((*policies, *exceptions), **choose_options(given, lookups))
+
+
+def choose_options(given: GivenObjects, lookups: Lookups) -> CompileOptions:
+    """What policies are compiled with, as far as it was given."""
+    options = CompileOptions(lookups=lookups, modules=GivenModules(), is_lazy=True)
+    if given.params or given.served is None:
+        options["params"] = given.params
+    if given.crds or given.served:
+        options["resource_names"] = name_resources(given)
+    return options
+
+
+def name_resources(given: GivenObjects) -> "ResourceNames":
+    """The names of resources, with those of given definitions."""
+    from lictor.core.facts.resource_names import builtin_names
+
+    names = builtin_names().with_resources(given.served) if given.served else builtin_names()
+    return names.with_crds(given.crds)
+
+
+def report_guessed_names(
+    policies: LoadedPolicies, given: GivenObjects
+) -> Callable[[GroupVersionKind], str]:
+    """The message about a kind whose resource name is a guess; empty if no policy depends on it."""
+    groups = {
+        group for constraints in _list_constraints(policies) for group in _groups(constraints)
+    }
+    if not groups:
+        return lambda _: ""
+    names = name_resources(given)
+
+    def tell(kind: GroupVersionKind) -> str:
+        if kind.group not in groups and "*" not in groups:
+            return ""
+        found = names.of_kind(kind.group, kind.version, kind.kind)
+        if not found.guessed:
+            return ""
+        return (
+            f"nothing tells how {kind.api_version} {kind.kind} is called in resourceRules; "
+            f'taken to be "{found.resource}" (give its CustomResourceDefinition to be sure)'
+        )
+
+    return tell
+
+
+def _list_constraints(policies: LoadedPolicies) -> "Iterator[MatchResources]":
+    for policy in (*policies.policies, *policies.deletions):
+        constraints = getattr(policy.spec, "match_constraints", None)
+        if constraints is not None:
+            yield constraints
+
+
+def _groups(constraints: "MatchResources") -> Iterator[str]:
+    for rule in constraints.resource_rules:
+        if any(not name.startswith("*") for name in rule.resources):
+            yield from rule.api_groups
+
+
+# --- modules of policies in Wasm
+
+
+class GivenModules:
+    """Implements `core.lang.wasm_module.Modules`: what an address names, fetched when first needed.
+
+    The settings are those of the environment, as a policy server has them.
+    """
+
+    def __init__(self) -> None:
+        self._store: ModuleStore | None = None
+        self._process = 0
+
+    def load(self, address: str, namespace: str = "") -> "WasmModule":
+        # Threads do not survive a fork, and the store needs one to end what loops.
+        if self._store is None or self._process != os.getpid():
+            self._store, self._process = _open_store(), os.getpid()
+        return self._store.load(address, namespace)
+
+
+def _open_store() -> "ModuleStore":
+    # Loads wasmtime and what speaks to registries, which most runs never need.
+    from lictor.addons.kubewarden.modules.module_store import ModuleStore
+
+    return ModuleStore(_read_settings().for_operator())
+
+
+def _read_settings() -> "ModuleSettings":
+    from lictor.addons.kubewarden.modules.module_sources import ModuleSources, read_sources
+    from lictor.addons.kubewarden.modules.module_store import ModuleSettings
+    from lictor.addons.kubewarden.modules.module_verification import (
+        read_trust_config,
+        read_verification,
+    )
+
+    sources, verification = os.environ.get(_SOURCES), os.environ.get(_VERIFICATION)
+    trust = os.environ.get(_TRUST)
+    return ModuleSettings(
+        sources=read_sources(sources) if sources else ModuleSources(),
+        verification=read_verification(verification) if verification else None,
+        trusted_root=read_trust_config(trust) if trust else b"",
+        docker_config=os.environ.get(_DOCKER, ""),
+    )

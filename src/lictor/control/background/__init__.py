@@ -1,1 +1,0 @@
-"""Work that admissions and policy changes cause later: update requests and their queue."""

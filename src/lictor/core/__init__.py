@@ -1,0 +1,1 @@
+"""Policies become programs, and programs answer requests. No network, threads or event loops."""

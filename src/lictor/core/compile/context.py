@@ -1,0 +1,79 @@
+"""What all policies that are compiled together share."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from lictor.core.evaluate.expressions import Expressions
+from lictor.core.evaluate.verify_images.outcome_cache import OutcomeCache
+from lictor.core.lang.template import Fill
+from lictor.core.lang.wasm_module import Modules, NoModules
+from lictor.core.lang.watch import WatchRule, watch_nothing
+from lictor.core.model.metadata import PolicyRecord
+from lictor.core.ports import HttpLimits, Lookups, NoLookups
+from lictor.core.raw import JsonObject
+
+if TYPE_CHECKING:
+    from lictor.core.evaluate.cel.context import CelContext
+    from lictor.core.facts.resource_names import ResourceNames
+
+Record = TypeVar("Record")
+
+
+class CompileContext(msgspec.Struct, frozen=True, dict=True):
+    """The data that policies may ask for, and the documents that are compiled together."""
+
+    lookups: Lookups = msgspec.field(default_factory=NoLookups)
+    # Policies, and the exceptions and bindings that may belong to them.
+    documents: tuple[PolicyRecord, ...] = ()
+    # Parameter objects given by hand; None where the cluster is asked for them.
+    params: tuple[JsonObject, ...] | None = None
+    # The names of resources; None for those of Kubernetes' own kinds.
+    resource_names: "ResourceNames | None" = None
+    # Where expressions may make HTTP calls to.
+    http_limits: HttpLimits = HttpLimits()
+    watch_rule: WatchRule = watch_nothing
+    # What is known of images, kept longer than one compilation where the caller keeps it.
+    image_outcomes: OutcomeCache = msgspec.field(default_factory=OutcomeCache)
+    # Checks are compiled when first needed: right where most of them never are.
+    is_lazy: bool = False
+    # JMESPath that was compiled before with the same lookups, where the caller keeps it.
+    queries: dict[str, Fill] = msgspec.field(default_factory=dict)
+    # Where policies in Wasm have their modules from.
+    modules: Modules = msgspec.field(default_factory=NoModules)
+
+    @cached_property
+    def expressions(self) -> Expressions:
+        """JMESPath expressions, each compiled once."""
+        return Expressions(self.lookups.now, self.queries)
+
+    @cached_property
+    def _selected(self) -> dict[type, tuple[PolicyRecord, ...]]:
+        return {}
+
+    def select(self, record: type[Record]) -> tuple[Record, ...]:
+        """The documents that are of one type."""
+        found = self._selected.get(record)
+        if found is None:
+            found = tuple(each for each in self.documents if isinstance(each, record))
+            self._selected[record] = found
+        return found  # type: ignore[return-value]  # by the type that they are kept under
+
+    @cached_property
+    def cel(self) -> "CelContext":
+        """What CEL needs, made when the first policy asks: the engine of that language is heavy."""
+        from lictor.core.evaluate.cel.context import CelContext
+        from lictor.core.facts.resource_names import builtin_names
+        from lictor.core.model.cel_policy import CelException
+
+        return CelContext(
+            self.lookups,
+            self.resource_names or builtin_names(),
+            exceptions=self.select(CelException),
+            params=self.params,
+            image_outcomes=self.image_outcomes,
+            watch_rule=self.watch_rule,
+            http_limits=self.http_limits,
+            is_lazy=self.is_lazy,
+        )

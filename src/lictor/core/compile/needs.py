@@ -1,0 +1,84 @@
+"""What does a rule need that is not in the request? Known before it meets its first request.
+
+A rule that may make lookups is evaluated on a thread, where it may wait. To say so of one that
+makes none costs a little time; one that was missed is evaluated a second time, on a thread.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+import orjson
+from msgspec.structs import replace
+
+from lictor.core.model.program import CompiledRule, Needs
+from lictor.core.raw import Json
+
+_LOOKUP_ENTRIES = frozenset(("configMap", "apiCall", "globalReference", "imageRegistry"))
+# What CEL calls to ask a cluster, a registry or another service; `params` come from a cluster.
+_LOOKUP_TEXT = re.compile(
+    r"\bauthorizer\b|\b(?:resource|http|globalContext|image|jwks)\s*\.\s*"
+    r"(?:get|list|post|client|fetch|togvr)|\"paramKind\":",
+    re.IGNORECASE,
+)
+_IMAGES_TEXT = re.compile(
+    r"\b(?:verifyImageSignatures|verifyAttestationSignatures|getImageData|image\s*\.\s*get)"
+    r"|\"(?:verifyImages|imageRegistry|manifests)\":",
+    re.IGNORECASE,
+)
+_ROLES_TEXT = re.compile(r"\b(?:clusterRoles|roles)\b")
+
+
+def find_rule_needs(rule: msgspec.Struct) -> Needs:
+    """The needs of a classic rule, in which single entries of a context make lookups.
+
+    Of the whole spec of a policy: what one of its rules needs.
+    """
+    text = _write(rule)
+    looks_up = '"context":' in text and any(map(_looks_up, _list_entries(orjson.loads(text))))
+    if not looks_up and '"cel":' in text:
+        looks_up = _LOOKUP_TEXT.search(text) is not None
+    return _combine(looks_up=looks_up, text=text)
+
+
+def find_policy_needs(spec: msgspec.Struct) -> Needs:
+    """The needs of every rule of a CEL policy."""
+    text = _write(spec)
+    return _combine(looks_up=_LOOKUP_TEXT.search(text) is not None, text=text)
+
+
+def state_needs(rules: Iterable[CompiledRule], spec: msgspec.Struct) -> tuple[CompiledRule, ...]:
+    """The rules of a CEL policy with what its expressions need."""
+    needs = find_policy_needs(spec)
+    return tuple(replace(rule, needs=needs) if needs else rule for rule in rules)
+
+
+def _combine(*, looks_up: bool, text: str) -> Needs:
+    needs = Needs.LOOKUPS if looks_up else Needs.NOTHING
+    if "oles" in text and _ROLES_TEXT.search(text):
+        needs |= Needs.ROLES
+    # Each of the expressions has one of these words; most policies have none.
+    lowered = text.lower()
+    may_ask = "image" in lowered or "verifyattest" in lowered or '"manifests":' in lowered
+    return needs | Needs.IMAGES if may_ask and _IMAGES_TEXT.search(text) else needs
+
+
+def _write(record: msgspec.Struct) -> str:
+    return msgspec.json.encode(record).decode()
+
+
+def _list_entries(node: Json) -> Iterator[Json]:
+    """The entries of every context in a rule: its own, and those of each foreach."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "context" and isinstance(value, list | tuple):
+                yield from value
+            else:
+                yield from _list_entries(value)
+    elif isinstance(node, list | tuple):
+        for each in node:
+            yield from _list_entries(each)
+
+
+def _looks_up(entry: Json) -> bool:
+    return isinstance(entry, dict) and not _LOOKUP_ENTRIES.isdisjoint(entry)

@@ -1,0 +1,284 @@
+"""The attestors and attestations of an ImageValidatingPolicy, as those who verify take them."""
+
+import json
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.core.errors import CompileError
+from lictor.core.evaluate.cel.expressions import ExpressionCompiler
+from lictor.core.lang.cel.environment import Activation, make_activation
+from lictor.core.lang.image_reference import list_named_registries
+from lictor.core.lang.signed_payload import expand_predicate_type
+from lictor.core.model.cel_policy import ImageValidatingSpec
+from lictor.core.model.image_validation import (
+    Cosign,
+    ImageAttestation,
+    ImageAttestor,
+    KeylessSigner,
+    Notary,
+    SignerCertificate,
+    SignerKey,
+    StringOrExpression,
+    TransparencyLog,
+    Tuf,
+)
+from lictor.core.ports import RegistryAccess
+from lictor.core.signatures.records import (
+    CosignAttestor,
+    Identity,
+    LogTrust,
+    SignatureLocation,
+    TrustedCertificate,
+    TrustedIdentity,
+    TrustedKey,
+    TrustedNotary,
+    TufSource,
+)
+
+
+class CosignSigner(msgspec.Struct, frozen=True):
+    """Whose signatures made with cosign count, where they lie and what they must say."""
+
+    attestor: CosignAttestor
+    location: SignatureLocation
+    annotations: Mapping[str, str] = {}
+    # Stands for all of this in the cache of outcomes.
+    fingerprint: str = ""
+
+
+class NotarySigner(msgspec.Struct, frozen=True):
+    """Whose signatures made with notation count, and where they lie."""
+
+    attestor: TrustedNotary
+    location: SignatureLocation
+    fingerprint: str = ""
+
+
+ImageSigner: TypeAlias = CosignSigner | NotarySigner
+# A key or certificate may come from an expression.
+FindSigner: TypeAlias = Callable[[Activation], ImageSigner]
+_FindText: TypeAlias = Callable[[Activation], str]
+
+
+class WantedAttestation(msgspec.Struct, frozen=True):
+    """A kind of statement about an image: by predicate type, or by artifact type."""
+
+    name: str
+    predicate_type: str = ""
+    artifact_type: str = ""
+
+
+def build_access(spec: ImageValidatingSpec, namespace: str) -> RegistryAccess:
+    """With whose credentials registries are asked for a policy."""
+    globs = (each.glob for each in spec.match_image_references)
+    sources = (each.cosign.source for each in spec.attestors if each.cosign is not None)
+    repositories = (each.repository for each in sources if each is not None)
+    named = list_named_registries((*globs, *repositories))
+    credentials = spec.credentials
+    if credentials is None:
+        return RegistryAccess(namespace=namespace, named=named)
+    return RegistryAccess(
+        tuple(credentials.providers),
+        credentials.secrets,
+        namespace,
+        allow_insecure=credentials.allow_insecure_registry,
+        named=named,
+    )
+
+
+def compile_attestors(
+    spec: ImageValidatingSpec, access: RegistryAccess, language: ExpressionCompiler
+) -> dict[str, FindSigner]:
+    """The attestors by name."""
+    return {
+        attestor.name: _compile_attestor(attestor, f"attestors[{index}]", access, language)
+        for index, attestor in enumerate(spec.attestors)
+    }
+
+
+def compile_attestations(spec: ImageValidatingSpec) -> dict[str, WantedAttestation]:
+    """The attestations by name."""
+    return {
+        attestation.name: _compile_attestation(attestation, f"attestations[{index}]")
+        for index, attestation in enumerate(spec.attestations)
+    }
+
+
+def _compile_attestation(attestation: ImageAttestation, where: str) -> WantedAttestation:
+    if attestation.intoto is not None:
+        written = attestation.intoto.type
+        return WantedAttestation(attestation.name, predicate_type=expand_predicate_type(written))
+    if attestation.referrer is not None:
+        return WantedAttestation(attestation.name, artifact_type=attestation.referrer.type)
+    raise CompileError("either intoto or referrer must be set", where=where)
+
+
+def _compile_attestor(
+    attestor: ImageAttestor, where: str, access: RegistryAccess, language: ExpressionCompiler
+) -> FindSigner:
+    if attestor.cosign is not None:
+        find = _compile_cosign(attestor.cosign, f"{where}.cosign", access, language)
+    elif attestor.notary is not None:
+        find = _compile_notary(attestor.notary, f"{where}.notary", access, language)
+    else:
+        raise CompileError("either cosign or notary must be set", where=where)
+    if b'"expression":' in msgspec.json.encode(attestor):
+        return lambda activation: _mark(find(activation))
+    signer = _mark(find(make_activation({})))
+    return lambda _: signer
+
+
+def _mark(signer: ImageSigner) -> ImageSigner:
+    written = f"{type(signer).__name__} ".encode() + msgspec.json.encode(signer)
+    return replace(signer, fingerprint=sha256(written).hexdigest())
+
+
+def _compile_notary(
+    notary: Notary, where: str, access: RegistryAccess, language: ExpressionCompiler
+) -> FindSigner:
+    if notary.certs is None:
+        raise CompileError("certs are missing: nobody could be trusted", where=where)
+    certificates = _compile_text(notary.certs, f"{where}.certs", language)
+    stamps = _compile_text(notary.tsa_certs, f"{where}.tsaCerts", language)
+    location = SignatureLocation(access)
+    return lambda activation: NotarySigner(
+        TrustedNotary(certificates(activation), stamps(activation)), location
+    )
+
+
+def _compile_cosign(
+    cosign: Cosign, where: str, access: RegistryAccess, language: ExpressionCompiler
+) -> FindSigner:
+    written = [name for name in ("key", "keyless", "certificate") if getattr(cosign, name)]
+    if len(written) != 1:
+        found = " and ".join(written) or "none"
+        raise CompileError(
+            f"expected exactly one of key, keyless, certificate, found {found}", where=where
+        )
+    log, tuf = _read_log(cosign.ctlog), _read_tuf(cosign.tuf, f"{where}.tuf", access.namespace)
+    location = _locate(cosign, access)
+    annotations = cosign.annotations
+    find = _compile_signer(cosign, where, language)
+    return lambda activation: CosignSigner(
+        replace(find(activation), log=log, tuf=tuf), location, annotations
+    )
+
+
+def _compile_signer(
+    cosign: Cosign, where: str, language: ExpressionCompiler
+) -> Callable[[Activation], CosignAttestor]:
+    if cosign.key is not None:
+        return _compile_key(cosign.key, f"{where}.key", language)
+    if cosign.keyless is not None:
+        is_public = not cosign.keyless.roots and not (cosign.tuf and cosign.tuf.mirror)
+        trusted = _read_keyless(cosign.keyless, f"{where}.keyless", is_public=is_public)
+        return lambda _: trusted
+    certificate = cosign.certificate or SignerCertificate()
+    return _compile_certificate(certificate, f"{where}.certificate", language)
+
+
+def _compile_key(
+    key: SignerKey, where: str, language: ExpressionCompiler
+) -> Callable[[Activation], CosignAttestor]:
+    hash_name = key.hash_algorithm.lower() or "sha256"
+    if key.expression:
+        find = language.evaluator(key.expression, ("string", "dyn"), f"{where}.expression")
+        return lambda activation: TrustedKey(str(find(activation)), hash_name)
+    if not key.data and not key.kms:
+        raise CompileError("expected one of data, kms, expression", where=where)
+    trusted = TrustedKey(key.data or key.kms, hash_name)
+    return lambda _: trusted
+
+
+def _read_keyless(keyless: KeylessSigner, where: str, *, is_public: bool) -> TrustedIdentity:
+    identities = tuple(
+        Identity(each.issuer, each.issuer_reg_exp, each.subject, each.subject_reg_exp)
+        for each in keyless.identities
+    )
+    # Empty would mean anyone who can log in to any provider; with an authority of one's own, it
+    # means everybody whom that authority knows.
+    if not identities or (is_public and Identity() in identities):
+        raise CompileError(
+            "an identity without issuer and subject would accept everyone: give issuer or "
+            "issuerRegExp, and subject or subjectRegExp",
+            where=f"{where}.identities",
+        )
+    return TrustedIdentity(identities, keyless.roots)
+
+
+def _compile_certificate(
+    certificate: SignerCertificate, where: str, language: ExpressionCompiler
+) -> Callable[[Activation], CosignAttestor]:
+    if certificate.cert is None and certificate.cert_chain is None:
+        raise CompileError("cert or certChain is missing", where=where)
+    cert = _compile_text(certificate.cert, f"{where}.cert", language)
+    chain = _compile_text(certificate.cert_chain, f"{where}.certChain", language)
+    return lambda activation: TrustedCertificate(cert(activation), chain(activation))
+
+
+def _compile_text(
+    given: StringOrExpression | None, where: str, language: ExpressionCompiler
+) -> _FindText:
+    if given is None:
+        return lambda _: ""
+    if given.expression:
+        find = language.evaluator(given.expression, ("string", "dyn"), f"{where}.expression")
+        return lambda activation: str(find(activation))
+    if not given.value:
+        raise CompileError("either value or expression must be set", where=where)
+    value = given.value
+    return lambda _: value
+
+
+def _read_log(log: TransparencyLog | None) -> LogTrust:
+    if log is None:
+        return LogTrust()
+    return LogTrust(
+        public_keys=log.rekor_pub_key,
+        ignore_log=log.insecure_ignore_tlog,
+        certificate_log_keys=log.ct_log_pub_key,
+        ignore_certificate_log=log.insecure_ignore_sct,
+        timestamp_chain=log.tsa_cert_chain,
+        url=log.url,
+    )
+
+
+def _read_tuf(tuf: Tuf | None, where: str, namespace: str) -> TufSource:
+    if tuf is None:
+        return TufSource()
+    if tuf.root.path:
+        raise CompileError(
+            "files and URLs of roots are not read: put the root metadata into root.data",
+            where=f"{where}.root.path",
+        )
+    return TufSource(tuf.mirror, _decode_root(tuf.root.data, f"{where}.root.data"), namespace)
+
+
+def _decode_root(data: str, where: str) -> bytes:
+    """The root metadata: JSON, or the same in base64."""
+    try:
+        compact = "".join(data.split())
+        root = data.encode() if compact[:1] == "{" else b64decode(compact, validate=True)
+        if root:
+            json.loads(root)
+    except (Base64Error, ValueError, RecursionError) as error:
+        raise CompileError("expected JSON, or JSON in base64", where=where) from error
+    return root
+
+
+def _locate(cosign: Cosign, access: RegistryAccess) -> SignatureLocation:
+    source = cosign.source
+    if source is None:
+        return SignatureLocation(access)
+    secrets = tuple(each.name for each in source.pull_secrets if each.name)
+    return SignatureLocation(
+        replace(access, secrets=(*access.secrets, *secrets)) if secrets else access,
+        source.repository,
+        tag_prefix=source.tag_prefix,
+    )

@@ -1,0 +1,253 @@
+"""How CEL policies change the object of a request, or objects that exist already."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.core.errors import CompileError, EvaluationError, NotProvidedError
+from lictor.core.evaluate.cel.context import CelContext
+from lictor.core.evaluate.cel.exceptions import (
+    Exemption,
+    ResultTemplate,
+    allow,
+    find_exceptions,
+    tell_exempted,
+)
+from lictor.core.evaluate.cel.expressions import UNDECIDED, ExpressionCompiler, Holds
+from lictor.core.evaluate.cel.mutations import Change
+from lictor.core.evaluate.cel.params import FindParams
+from lictor.core.evaluate.cel.views import View
+from lictor.core.evaluate.namespace_bounds import check_kind, check_namespace, check_same_object
+from lictor.core.facts.resource_names import ResourceType
+from lictor.core.lang.cel.environment import Activation
+from lictor.core.match.combine import remember, within
+from lictor.core.match.constraints import compile_constraints
+from lictor.core.match.metadata import read_map, read_text
+from lictor.core.model.cel_policy import MutatingSpec
+from lictor.core.model.constraints import MatchResources, ResourceRule
+from lictor.core.model.program import Case, Select
+from lictor.core.model.request import Request
+from lictor.core.model.result import PolicyRef, Result, Status
+from lictor.core.raw import Json, JsonObject
+
+# What the request that triggers the change shows, to the objects that are changed.
+FindTargets: TypeAlias = Callable[[Activation], Iterator[JsonObject]]
+
+_WHERE = "targetMatchConstraints"
+
+
+def compile_targets(
+    spec: MutatingSpec, ref: PolicyRef, language: ExpressionCompiler, around: CelContext
+) -> FindTargets:
+    """What finds the targets: an expression that gives them, or constraints that they must meet."""
+    wanted = spec.target_match_constraints
+    if wanted is not None and wanted.expression:
+        return _within(ref.namespace, _compile_expression(wanted.expression, language))
+    constraints: MatchResources | None = spec.match_constraints
+    if wanted is not None and wanted.resource_rules:
+        constraints = wanted
+    if constraints is None:
+        raise CompileError("nothing says which objects to change", where=_WHERE)
+    return _compile_constraints(constraints, ref, around)
+
+
+def _within(own: str, find: FindTargets) -> FindTargets:
+    """A policy of a namespace changes nothing elsewhere, whatever its expression makes up."""
+
+    def find_inside(activation: Activation) -> Iterator[JsonObject]:
+        for item in find(activation):
+            check_namespace(read_text(item, "namespace"), own, "what is changed")
+            check_kind(str(item.get("apiVersion")), str(item.get("kind")), own)
+            yield item
+
+    return find_inside if own else find
+
+
+def _compile_expression(text: str, language: ExpressionCompiler) -> FindTargets:
+    evaluate = language.evaluator(text, ("map(string, dyn)", "dyn"), f"{_WHERE}.expression")
+
+    def find(activation: Activation) -> Iterator[JsonObject]:
+        found = evaluate(activation)
+        items = found.get("items") if isinstance(found, dict) else None
+        for item in items if isinstance(items, list) else [found]:
+            if not isinstance(item, dict):
+                raise EvaluationError("item is not a valid Kubernetes object")
+            yield item
+
+    return find
+
+
+def _compile_constraints(
+    constraints: MatchResources, ref: PolicyRef, around: CelContext
+) -> FindTargets:
+    # Nobody asks for anything to be done to a target: any operation will do.
+    anyhow = tuple(replace(rule, operations=("*",)) for rule in constraints.resource_rules)
+    select = compile_constraints(
+        replace(constraints, resource_rules=anyhow), around.resource_names, where=_WHERE
+    )
+    finder = _Finder(
+        around,
+        tuple(_list_resources(constraints.resource_rules, around)),
+        remember(within(ref.namespace, select) if ref.namespace else select),
+        needs_labels=constraints.namespace_selector is not None,
+    )
+    return lambda _: finder.find(ref.namespace)
+
+
+def _list_resources(rules: tuple[ResourceRule, ...], around: CelContext) -> Iterator[ResourceType]:
+    known = set[ResourceType]()
+    for rule in rules:
+        for group in rule.api_groups:
+            for version in rule.api_versions:
+                for name in rule.resources:
+                    resource = name.partition("/")[0]
+                    found = around.resource_names.of_resource(group, version, resource)
+                    if found is not None and found not in known:
+                        known.add(found)
+                        yield found
+
+
+class _Finder(msgspec.Struct, frozen=True):
+    around: CelContext
+    resources: tuple[ResourceType, ...]
+    select: Select
+    needs_labels: bool
+
+    def find(self, namespace: str) -> Iterator[JsonObject]:
+        lookups = self.around.lookups
+        for resource in self.resources:
+            for found in lookups.resources(resource.api_version, resource.kind, namespace):
+                if self._fits(found):
+                    yield found
+
+    def _fits(self, target: JsonObject) -> bool:
+        labels = self._namespace_labels(target) if self.needs_labels else {}
+        request = Request.of(target, namespace_labels=labels)
+        matches = self.select(request.kind, "", request.operation)
+        return matches is not None and matches(request)
+
+    def _namespace_labels(self, target: JsonObject) -> Mapping[str, str]:
+        namespace = read_text(target, "namespace")
+        if not namespace:
+            return {}
+        try:
+            found = self.around.lookups.resource("v1", "Namespace", "", namespace)
+        except NotProvidedError:
+            return {}
+        return {} if found is None else read_map(found, "labels")
+
+
+class MutatingCheck(msgspec.Struct, frozen=True):
+    """A policy's compiled parts."""
+
+    view: View
+    template: ResultTemplate
+    exemptions: tuple[Exemption, ...]
+    matches: Holds | None
+    change: Change
+
+    def run(self, case: Case, before: JsonObject, /, **others: Json) -> tuple[Result]:
+        """Change an object, seen with what the case shows but for some other values."""
+        try:
+            return self._run(case, before, others)
+        except UNDECIDED as error:
+            text = f"failed to evaluate policy: {error}"
+            return self.template.make("evaluation", Status.ERROR, text)
+
+    def _run(self, case: Case, before: JsonObject, others: JsonObject) -> tuple[Result]:
+        view = self.view
+        activation = view.adding(case, **others) if others else view(case)
+        if self.exemptions and (found := find_exceptions(self.exemptions, activation)):
+            allowed = allow(found)
+            if not any(allowed.values()):
+                return tell_exempted(found, self.template)
+            others = {**others, "exceptions": allowed}
+            activation = view.adding(case, **others)
+        if self.matches is not None and not self.matches(activation):
+            return self.template.make("", Status.SKIP, "skip")
+        allowed = others.get("exceptions") or allow(())
+
+        def see(changed: JsonObject, kept: JsonObject) -> Activation:
+            known = {**allowed, "kept": kept}
+            return view.adding(case, **{**others, "object": changed, "exceptions": known})
+
+        return self._tell(case, before, self.change(activation, before, see))
+
+    def _tell(self, case: Case, before: JsonObject, after: JsonObject) -> tuple[Result]:
+        if case.request.background and after != before:
+            # A scan changes nothing: it tells what a request would have changed.
+            return self.template.make("", Status.FAIL, "mutation is not applied")
+        return (replace(self.template.make("", Status.PASS, "success")[0], patched=after),)
+
+
+def aim_at_target(result: Result, target: JsonObject, template: ResultTemplate) -> Result:
+    """The answer about another object than the one that is asked for."""
+    after = result.patched
+    if after is not None:
+        try:
+            check_same_object(target, after)
+        except EvaluationError as error:
+            text = f"failed to evaluate policy: {error}"
+            return template.make("evaluation", Status.ERROR, text)[0]
+    return replace(result, patched=None, target=after, is_selected=True)
+
+
+class AdmissionMutatingCheck(msgspec.Struct, frozen=True):
+    """A policy's compiled parts, with those of one binding."""
+
+    view: View
+    template: ResultTemplate
+    properties: dict[str, str]
+    matches: Holds | None
+    change: Change
+    find_params: FindParams | None
+    as_list: bool
+
+    def check(self, case: Case) -> tuple[Result, ...]:
+        """Change the object; once for each parameter, as the one before left it."""
+        before = case.request.object
+        if before is None:
+            return ()
+        try:
+            after = self._run(case, before)
+        except UNDECIDED as error:
+            return self._say(Status.ERROR, str(error))
+        if after is None:
+            return self._say(Status.SKIP, "match conditions aren't met")
+        if case.request.background and after != before:
+            # A scan changes nothing: it tells what a request would have changed.
+            return self._say(Status.FAIL, "mutation is not applied")
+        passed = self._say(Status.PASS, "mutation is successfully applied")
+        return (replace(passed[0], patched=after),)
+
+    def _run(self, case: Case, before: JsonObject) -> JsonObject | None:
+        if self.find_params is None:
+            return self._run_once(case, before, {})
+        found = self.find_params(case.request)
+        if self.as_list:
+            # Kyverno hands all objects of a selector over at once; the API server, one by one.
+            return self._run_once(case, before, {"params": {"items": list(found)}})
+        after: JsonObject | None = None
+        for params in found:
+            current = after if after is not None else before
+            others = {"params": params, "object": current}
+            changed = self._run_once(case, current, others)
+            after = changed if changed is not None else after
+        return before if not found else after
+
+    def _run_once(self, case: Case, before: JsonObject, others: JsonObject) -> JsonObject | None:
+        view = self.view
+        activation = view.adding(case, **others) if others else view(case)
+        if self.matches is not None and not self.matches(activation):
+            return None
+
+        def see(changed: JsonObject, _: JsonObject) -> Activation:
+            return view.adding(case, **{**others, "object": changed})
+
+        return self.change(activation, before, see)
+
+    def _say(self, status: Status, message: str) -> tuple[Result]:
+        name = self.template.policy.name
+        return self.template.make(name, status, message, properties=self.properties)

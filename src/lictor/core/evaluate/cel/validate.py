@@ -1,0 +1,135 @@
+"""Checks of CEL policies that validate: objects, and requests to be authorized."""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.core.evaluate.cel.exceptions import (
+    Exemption,
+    ResultTemplate,
+    allow,
+    find_exceptions,
+    tell_exempted,
+)
+from lictor.core.evaluate.cel.expressions import UNDECIDED, Annotate, Evaluate, Holds
+from lictor.core.evaluate.cel.validations import Judge, Ruling
+from lictor.core.evaluate.cel.views import View
+from lictor.core.lang.cel.environment import Activation
+from lictor.core.lang.cel.library.authorization import is_allowed, read_answer
+from lictor.core.model.program import Case, Check
+from lictor.core.model.result import Action, Result, Status
+from lictor.core.raw import JsonObject
+
+
+class AuthorizationCheck(msgspec.Struct, frozen=True):
+    """A policy's compiled parts."""
+
+    view: View
+    template: ResultTemplate
+    matches: Holds | None
+    expressions: tuple[Evaluate, ...]
+    ignores_errors: bool
+
+    def check(self, case: Case) -> tuple[Result, ...]:
+        try:
+            answer = self._answer(self.view(case))
+        except UNDECIDED as error:
+            if not self.ignores_errors:
+                return self._say(Status.ERROR, str(error))
+            answer = None
+        if answer is None:
+            return self._say(Status.SKIP, "request does not match")
+        if is_allowed(answer):
+            return self._say(Status.PASS, "request allowed")
+        return self._say(Status.FAIL, f"request denied{_explain(answer)}")
+
+    def _answer(self, activation: Activation) -> JsonObject | None:
+        """That of the first expression that has one."""
+        if self.matches is not None and not self.matches(activation):
+            return None
+        for evaluate in self.expressions:
+            answer = read_answer(evaluate(activation))
+            if answer is not None:
+                return answer
+        return None
+
+    def _say(self, status: Status, message: str) -> tuple[Result]:
+        return self.template.make(self.template.policy.name, status, message)
+
+
+def _explain(answer: JsonObject) -> str:
+    if "status" in answer:
+        denied = answer.get("deniedResponse")
+        status = denied.get("status") if isinstance(denied, dict) else None
+        code = status.get("code") if isinstance(status, dict) else ""
+        return f" with status code {code}"
+    denied = answer.get("denied")
+    return f", reason: {denied.get('reason', '') if isinstance(denied, dict) else ''}"
+
+
+_ANSWERS = {
+    Ruling.UNMATCHED: (Status.SKIP, "match conditions aren't met"),
+    Ruling.ADMITTED: (Status.PASS, ""),
+    Ruling.DENIED: (Status.FAIL, ""),
+    Ruling.UNDECIDED: (Status.ERROR, ""),
+}
+
+
+class DecisionResults(msgspec.Struct, frozen=True):
+    """How a decision becomes a result."""
+
+    template: ResultTemplate
+    properties: Mapping[str, str]
+    annotate: Annotate | None
+    ignores_errors: bool
+
+    def tell(self, ruling: Ruling, message: str, case: Case, view: View) -> tuple[Result, ...]:
+        status, words = _ANSWERS[ruling]
+        template = self.template
+        if ruling is Ruling.UNDECIDED and self.ignores_errors:
+            template = replace(template, action=Action.AUDIT)
+        properties = self.properties
+        if self.annotate is not None and ruling in (Ruling.ADMITTED, Ruling.DENIED):
+            properties = {**self._annotations(case, view), **properties}
+        return template.make(template.policy.name, status, message or words, properties=properties)
+
+    def _annotations(self, case: Case, view: View) -> Mapping[str, str]:
+        if self.annotate is None:
+            return {}
+        try:
+            return self.annotate(view(case))
+        except UNDECIDED:
+            return {}  # a report's extra columns never change a verdict
+
+
+def check_exempted(
+    view: View, exemptions: tuple[Exemption, ...], judge: Judge, template: ResultTemplate
+) -> Check:
+    """The check of a policy, after the exceptions that name it."""
+    if not exemptions:
+        return lambda case: judge(view(case))
+
+    def judge_case(case: Case) -> tuple[Result, ...]:
+        activation = view(case)
+        found = find_exceptions(exemptions, activation)
+        if not found:
+            return judge(activation)
+        allowed = allow(found)
+        if any(allowed.values()):
+            return judge(view.adding(case, exceptions=allowed))
+        return tell_exempted(found, template)
+
+    return judge_case
+
+
+def report_errors(judge: Check, template: ResultTemplate) -> Check:
+    """The same check; what cannot be decided becomes a result."""
+
+    def check(case: Case) -> tuple[Result, ...]:
+        try:
+            return judge(case)
+        except UNDECIDED as error:
+            return template.make("evaluation", Status.ERROR, f"failed to load context: {error}")
+
+    return check

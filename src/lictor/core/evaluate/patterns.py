@@ -1,0 +1,173 @@
+"""`pattern` and `anyPattern`: the resource, or an element of it, must contain the given shape."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from lictor.core.errors import CompileError
+from lictor.core.evaluate.expressions import remember_compiled
+from lictor.core.evaluate.rule_context import Message, RuleContext, RuleOutcome
+from lictor.core.lang.pattern import (
+    Mismatch,
+    Seen,
+    compile_comparison,
+    compile_pattern,
+    explain_fault,
+    resolve_references,
+)
+from lictor.core.model.program import Case, Check
+from lictor.core.model.result import Failure, Result, Status
+from lictor.core.raw import Json
+
+Test: TypeAlias = Callable[[Json], Mismatch | None]
+# The case and the part of the resource to look at.
+Judge: TypeAlias = Callable[[Case, Json], RuleOutcome | None]
+
+
+def compile_pattern_check(
+    pattern: Json, message: Message, setting: RuleContext
+) -> Callable[[Case], tuple[Result, ...]]:
+    """The check of a rule that is one pattern: compared with as few calls as possible."""
+    document = setting.expressions.document(resolve_references(pattern))
+    if not document.is_constant:
+        judge = compile_patterns(pattern, None, message, setting)
+        return answer_by(judge, setting)
+    compare = compile_comparison(document.constant)
+    text = f"validation rule '{setting.rule}' passed."
+    passed = setting.fixed(Status.PASS, text)
+
+    def check(case: Case) -> tuple[Result, ...]:
+        subject = case.request.object
+        if subject is None:
+            return ()  # nothing is left to have a shape on DELETE
+        seen: Seen = {}
+        fault = compare(subject, seen)
+        if fault is None:
+            return passed or (setting.result(case, RuleOutcome(Status.PASS, text)),)
+        mismatch = explain_fault(fault, seen)
+        return (setting.result(case, judge_mismatch(case, mismatch, message)),)
+
+    return check
+
+
+def compile_patterns(
+    pattern: Json, any_pattern: Json, message: Message, setting: RuleContext
+) -> Judge:
+    """The test of `pattern` or, where that is not given, `anyPattern`."""
+    if pattern is not None:
+        return _compile_one(pattern, message, setting)
+    if not isinstance(any_pattern, list) and not isinstance(any_pattern, str):
+        raise CompileError("anyPattern must be a list of patterns", where=setting.rule)
+    return _compile_any(any_pattern, message, setting)
+
+
+def answer_by(judge: Judge, setting: RuleContext) -> Check:
+    """The check that asks this judge about the whole object."""
+    is_fixed = setting.is_fixed
+    # What was fine is nearly always the same outcome again: its result is made once. One pair, as
+    # threads share it.
+    known: tuple[RuleOutcome | None, tuple[Result, ...]] = (None, ())
+
+    def check(case: Case) -> tuple[Result, ...]:
+        nonlocal known
+        outcome = judge(case, case.request.object)
+        if outcome is None:
+            return ()
+        last, results = known
+        if outcome is not last:
+            results = (setting.result(case, outcome),)
+            if is_fixed and outcome.status is Status.PASS:
+                known = outcome, results
+        return results
+
+    return check
+
+
+def _compile_one(pattern: Json, message: Message, setting: RuleContext) -> Judge:
+    tests = _compile_tests(pattern, setting, single=True)
+    passed = RuleOutcome(Status.PASS, f"validation rule '{setting.rule}' passed.")
+
+    def judge(case: Case, subject: Json) -> RuleOutcome | None:
+        if subject is None:
+            return None
+        mismatch = tests(case)[0](subject)
+        return passed if mismatch is None else judge_mismatch(case, mismatch, message)
+
+    return judge
+
+
+def _compile_any(any_pattern: Json, message: Message, setting: RuleContext) -> Judge:
+    tests = _compile_tests(any_pattern, setting, single=False)
+    rule = setting.rule
+    passed: dict[int, RuleOutcome] = {}
+
+    def judge(case: Case, subject: Json) -> RuleOutcome | None:
+        if subject is None:
+            return None
+        mismatches = []
+        for index, test in enumerate(tests(case)):
+            mismatch = test(subject)
+            if mismatch is None:
+                if index not in passed:
+                    told = f"validation rule '{rule}' anyPattern[{index}] passed."
+                    passed[index] = RuleOutcome(Status.PASS, told)
+                return passed[index]
+            mismatches.append((index, mismatch))
+        return _judge_all(case, mismatches, message, rule)
+
+    return judge
+
+
+def _compile_tests(
+    patterns: Json, setting: RuleContext, *, single: bool
+) -> Callable[[Case], Sequence[Test]]:
+    """The tests of one pattern, or of a list; compiled now, or per request where variables are."""
+    # References first: what a request brings into the text must never be read as one.
+    document = setting.expressions.document(resolve_references(patterns))
+    if document.is_constant:
+        tests = _compile_each(document.constant, single=single)
+        return lambda _: tests
+    compile_filled = remember_compiled(lambda filled: _compile_each(filled, single=single))
+    return lambda case: compile_filled(document.fill(case.scope))
+
+
+def _compile_each(patterns: Json, *, single: bool) -> Sequence[Test]:
+    if single:
+        return (compile_pattern(patterns, references=False),)
+    if not isinstance(patterns, list):
+        raise CompileError("anyPattern must be a list of patterns")
+    return tuple(compile_pattern(pattern, references=False) for pattern in patterns)
+
+
+def judge_mismatch(case: Case, mismatch: Mismatch, message: Message) -> RuleOutcome:
+    """What one mismatch means for the rule."""
+    if mismatch.skip:
+        return RuleOutcome(Status.SKIP, mismatch.reason)
+    if not mismatch.path:
+        return RuleOutcome(Status.ERROR, message.of_error(case, mismatch.reason))
+    return RuleOutcome(Status.FAIL, message.of_path(case, mismatch.path), _failure(mismatch))
+
+
+def _failure(mismatch: Mismatch) -> Failure:
+    # What was expected and found says it all; only where nothing was expected are words needed.
+    reason = "" if mismatch.expected is not None else mismatch.reason
+    return Failure(mismatch.path, mismatch.expected, mismatch.found, reason)
+
+
+def _judge_all(
+    case: Case, mismatches: list[tuple[int, Mismatch]], message: Message, rule: str
+) -> RuleOutcome:
+    failed = [(index, m) for index, m in mismatches if not m.skip]
+    if not failed:
+        if not mismatches:
+            return RuleOutcome(Status.PASS, message.text)
+        skipped = [f"rule {rule}[{index}] skipped: {m.reason}" for index, m in mismatches]
+        return RuleOutcome(Status.SKIP, " ".join(skipped))
+    reasons = [
+        f"rule {rule}[{index}] failed at path {m.path}"
+        if m.path
+        else f"rule {rule}[{index}] failed: {m.reason}"
+        for index, m in failed
+    ]
+    return RuleOutcome(
+        Status.FAIL, message.of_reasons(case, " ".join(reasons)), _failure(failed[0][1])
+    )

@@ -1,0 +1,243 @@
+"""A rule with verifyImages is asked twice, as in Kyverno.
+
+The verification gives one result for each image, and writes digests into the object; the check of
+the finished object gives one result about digests and about `required`. Annotations of the object
+are written, and never believed.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.core.errors import EvaluationError, LookupFailedError
+from lictor.core.evaluate.expressions import Expressions
+from lictor.core.evaluate.rule_context import RuleContext, RuleOutcome
+from lictor.core.evaluate.verify_images.annotations import (
+    annotate_outcomes,
+    list_known_outcomes,
+    tell_status,
+)
+from lictor.core.evaluate.verify_images.block import (
+    Block,
+    compile_block,
+    compile_names,
+    find_outcome,
+    list_references,
+)
+from lictor.core.evaluate.verify_images.block_verification import TaggedImage
+from lictor.core.evaluate.verify_images.outcome_cache import ImageOutcome, OutcomeCache
+from lictor.core.evaluate.verify_images.resource_images import (
+    ListImages,
+    ResourceImage,
+    compile_image_list,
+)
+from lictor.core.model.policy import Rule
+from lictor.core.model.program import Case, Check
+from lictor.core.model.result import Result, Status
+from lictor.core.raw import Json, JsonObject
+
+
+class ImageRule(msgspec.Struct, frozen=True):
+    """A rule with verifyImages: its blocks, and where images stand."""
+
+    setting: RuleContext
+    blocks: tuple[Block, ...]
+    list_images: ListImages
+    cache: OutcomeCache
+
+    def _find_named(self, resource: JsonObject) -> list[ResourceImage]:
+        """The images that blocks name, as often as they do."""
+        return [
+            image
+            for image in self.list_images(resource)
+            for block in self.blocks
+            if block.names(image)
+        ]
+
+    def verify(self, case: Case) -> tuple[Result, ...]:
+        """One result for each image and block; the last has the object with digests."""
+        resource = case.request.object
+        if resource is None:
+            return ()
+        verified = _Verified(resource)
+        named = self._find_named(resource)
+        results = [
+            self.setting.result(case, outcome)
+            for block in self.blocks
+            for image in named
+            for outcome in self._verify_image(case, block, image, verified)
+        ]
+        changed = verified.finish(case)
+        if changed is not resource and results:
+            results[-1] = replace(results[-1], patched=changed)
+        return tuple(results)
+
+    def _verify_image(
+        self, case: Case, block: Block, image: ResourceImage, verified: "_Verified"
+    ) -> Iterator[RuleOutcome]:
+        if image.is_in(case.request.old_object):
+            # As in Kyverno: what runs already is not judged anew by every change of the object.
+            return
+        tagged = self._tag(case, block, image, verified.digests.get(image.text, ""))
+        outcome = self._judge(case, block, tagged)
+        if block.written.mutate_digest and not image.parts.digest:
+            try:
+                verified.write_digest(image, tagged.find_digest())
+            except LookupFailedError as error:
+                yield RuleOutcome(Status.ERROR, f"failed to update digest: {error}")
+            else:
+                outcome = outcome or ImageOutcome(Status.PASS, "mutated image digest")
+        if tagged.digest:
+            verified.digests[image.text] = tagged.digest
+        if outcome is not None:
+            if block.verifies:
+                # As in Kyverno, by the name that the object has afterwards.
+                is_pinned = bool(block.written.mutate_digest and tagged.digest)
+                verified.note(tagged, outcome.status, is_pinned=is_pinned)
+            yield RuleOutcome(outcome.status, outcome.message)
+
+    def _tag(self, case: Case, block: Block, image: ResourceImage, digest: str = "") -> TaggedImage:
+        return TaggedImage(image, self.setting, block.fill(case).access, digest)
+
+    def _judge(self, case: Case, block: Block, tagged: TaggedImage) -> ImageOutcome | None:
+        if not block.verifies:
+            return None
+        image = tagged.image
+        if not block.names(image) or block.skips(image.reference):
+            named, policy, rule = image.reference, self.setting.policy.name, self.setting.rule
+            message = f"skipping image reference image {named}, policy {policy} ruleName {rule}"
+            return ImageOutcome(Status.SKIP, message)
+        return find_outcome(block, tagged, case, self.cache)
+
+    def check_images(self, case: Case) -> tuple[Result, ...]:
+        """The finished object: has each image its digest, and was it verified?"""
+        resource = case.request.object
+        if resource is None:
+            return ()
+        passed, skipped = list[str](), list[str]()
+        for block in self.blocks:
+            for image in self.list_images(resource):
+                if not block.names(image):
+                    continue
+                fault = self._find_fault(case, block, image)
+                if fault:
+                    return (self.setting.result(case, RuleOutcome(Status.FAIL, fault)),)
+                is_skipped = block.written.required and self._is_skipped(case, image)
+                (skipped if is_skipped else passed).append(image.reference)
+        outcome = _sum_up(passed, skipped)
+        return (self.setting.result(case, outcome),) if outcome is not None else ()
+
+    def _is_skipped(self, case: Case, image: ResourceImage) -> bool:
+        """The word of the last block counts, as in Kyverno; none of them has failed."""
+        last = self.blocks[-1]
+        return last.verifies and (not last.names(image) or self._is_exempt(case, last, image))
+
+    def _find_fault(self, case: Case, block: Block, image: ResourceImage) -> str:
+        if block.written.verify_digest and not image.parts.digest:
+            return f"missing digest for {image.reference}"
+        if not block.written.required or image.is_in(case.request.old_object):
+            return ""
+        return (
+            "" if self._is_verified(case, block, image) else f"unverified image {image.reference}"
+        )
+
+    def _is_verified(self, case: Case, block: Block, image: ResourceImage) -> bool:
+        # Nobody has verified what a block without attestors names: `required` says that someone
+        # must have, and what the object's annotations say of it anyone could have written.
+        if not block.verifies:
+            return False
+        try:
+            if self._is_exempt(case, block, image):
+                return True
+            tagged = self._tag(case, block, image)
+            return find_outcome(block, tagged, case, self.cache).status is Status.PASS
+        except EvaluationError:
+            # The verification has said why.
+            return False
+
+    def _is_exempt(self, case: Case, block: Block, image: ResourceImage) -> bool:
+        """Does skipImageReferences name it, or named it before its digest was written?"""
+        if block.skips(image.reference):
+            return True
+        tagged_name = image.parts.reference_with_tag
+        if not (image.parts.digest and image.parts.tag and block.skips(tagged_name)):
+            return False
+        # Anyone may write the name of a free tag before the digest of another image.
+        try:
+            return self._tag(case, block, image).ask_registry() == image.parts.digest
+        except LookupFailedError:
+            return False
+
+
+def _sum_up(passed: list[str], skipped: list[str]) -> RuleOutcome | None:
+    if not passed and not skipped:
+        return None
+    told = f", skipped images: {' '.join(skipped)}" if skipped else ""
+    if passed:
+        return RuleOutcome(Status.PASS, f"image verified{told}")
+    return RuleOutcome(Status.SKIP, f"image skipped{told}")
+
+
+class _Verified:
+    """What a verification leaves behind: digests in the object, and the outcomes in annotations."""
+
+    def __init__(self, resource: JsonObject) -> None:
+        self._resource = resource
+        self._changed: Json = resource
+        self._outcomes: dict[str, str] = {}
+        # What tags were found to mean: the same for every block and container.
+        self.digests: dict[str, str] = {}
+
+    def write_digest(self, image: ResourceImage, digest: str) -> None:
+        named = f"{image.parts.reference_with_tag}@{digest}"
+        self._changed = _replace_at(self._changed, image.path, named)
+
+    def note(self, tagged: TaggedImage, status: Status, *, is_pinned: bool) -> None:
+        named = tagged.pinned if is_pinned else tagged.image.reference
+        self._outcomes[named] = tell_status(status)
+
+    def finish(self, case: Case) -> JsonObject:
+        """The object as it is to be; the very same where nothing changed."""
+        if self._outcomes:
+            known = list_known_outcomes(case.request, self._resource)
+            self._changed = annotate_outcomes(self._changed, {**known, **self._outcomes})
+        changed: JsonObject = self._changed
+        return changed
+
+
+def _replace_at(document: Json, path: tuple[str | int, ...], value: str) -> Json:
+    """A copy of the document in which only the way to the path is new."""
+    if not path:
+        return value
+    step = path[0]
+    if isinstance(document, list) and isinstance(step, int):
+        return [
+            _replace_at(element, path[1:], value) if index == step else element
+            for index, element in enumerate(document)
+        ]
+    return {**document, step: _replace_at(document[step], path[1:], value)}
+
+
+def compile_image_rule(rule: Rule, setting: RuleContext, cache: OutcomeCache) -> ImageRule:
+    """Compile everything about images that a rule says."""
+    names = tuple(entry.name for entry in rule.context)
+    blocks = tuple(compile_block(block, setting, names) for block in rule.verify_images)
+    images = compile_image_list(rule.image_extractors, setting.expressions)
+    return ImageRule(setting, blocks, images, cache)
+
+
+def only_named(check: Check, rule: Rule, expressions: Expressions) -> Check:
+    """The check for objects with an image that the rule names; of others it says nothing at all."""
+    list_images = compile_image_list(rule.image_extractors, expressions)
+    names = compile_names(
+        tuple(pattern for block in rule.verify_images for pattern in list_references(block))
+    )
+
+    def check_named(case: Case) -> tuple[Result, ...]:
+        resource = case.request.object
+        if resource is None or not any(map(names, list_images(resource))):
+            return ()
+        return check(case)
+
+    return check_named

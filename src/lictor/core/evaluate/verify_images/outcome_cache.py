@@ -1,0 +1,78 @@
+"""What was found out about images, kept for a while: no registry is asked again meanwhile."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from lictor.core.model.result import Status
+from lictor.core.raw import Json
+
+# Long enough for one request to pass both of its webhooks, too short for anyone to wait for.
+_FAILURE_SECONDS: Final = 5.0
+
+
+class ImageOutcome(msgspec.Struct, frozen=True):
+    """What the verification of one image by one block of a rule came to."""
+
+    status: Status
+    message: str
+    # Of the image that was verified; empty where it is not known.
+    digest: str = ""
+    # What a verified attestation says, for those who ask for it later.
+    payload: Json = None
+
+
+class OutcomeCacheSettings(msgspec.Struct, frozen=True):
+    """As Kyverno's flags imageVerifyCacheEnabled, -MaxSize and -TTLDuration (seconds) say."""
+
+    enabled: bool = True
+    max_size: int = 1000
+    ttl: float = 3600.0
+
+
+class OutcomeCache:
+    """Outcomes by block and image; for any thread.
+
+    A key tells everything that an outcome depends on. What was verified is kept for the whole time;
+    what was not, for seconds only, so that one request need not ask twice. Only operations on a
+    dict that no other thread can come between are used, so there is no lock.
+    """
+
+    def __init__(
+        self,
+        settings: OutcomeCacheSettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings or OutcomeCacheSettings()
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[float, ImageOutcome]] = {}
+
+    def find(self, block: str, image: str) -> ImageOutcome | None:
+        """What is known of an image, named with tag or digest."""
+        known = self._known.get((block, image))
+        if known is None:
+            return None
+        if known[0] < self._clock():
+            self._known.pop((block, image), None)
+            return None
+        return known[1]
+
+    def keep(self, block: str, image: str, outcome: ImageOutcome) -> None:
+        settings = self._settings
+        seconds = settings.ttl if outcome.status is Status.PASS else _FAILURE_SECONDS
+        if not settings.enabled or settings.max_size < 1 or seconds <= 0:
+            return
+        # At its end, so that the oldest are at the beginning.
+        self._known.pop((block, image), None)
+        self._known[block, image] = (self._clock() + seconds, outcome)
+        # An image is known by its tag and by its digest.
+        while len(self._known) > 2 * settings.max_size:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        try:
+            self._known.pop(next(iter(self._known)), None)
+        except (StopIteration, RuntimeError):
+            return  # another thread was faster

@@ -1,0 +1,116 @@
+"""GeneratingPolicy and NamespacedGeneratingPolicy become programs."""
+
+from collections.abc import Iterator
+from dataclasses import replace as replace_field
+
+from lictor.core.compile.context import CompileContext
+from lictor.core.compile.deferral import bind_rule, make_rule, put_off
+from lictor.core.compile.needs import state_needs
+from lictor.core.compile.selection import bound_constrained, select_constrained
+from lictor.core.evaluate.cel.context import CelContext
+from lictor.core.evaluate.cel.exceptions import ResultTemplate, compile_exemptions
+from lictor.core.evaluate.cel.expressions import (
+    UNDECIDED,
+    ExpressionCompiler,
+    compile_match_conditions,
+)
+from lictor.core.evaluate.cel.generate import GeneratedObjects, GeneratingCheck
+from lictor.core.families.kyverno_cel.records import GeneratingPolicy
+from lictor.core.families.registry import GenerationSettings, refer
+from lictor.core.lang.cel.environment import kyverno_environment
+from lictor.core.model.cel_policy import GeneratingSpec
+from lictor.core.model.program import Case, Check, Phase, Program
+from lictor.core.model.result import Action, PolicyRef, Result, RuleType, Status
+
+
+def compile_generating(policy: GeneratingPolicy, context: CompileContext) -> Program:
+    """Turn a policy into a program; one that does not compile answers with the reason."""
+    around = context.cel
+    ref = refer(policy)
+    spec = policy.spec
+    rule = make_rule(
+        ref.name,
+        Phase.GENERATE,
+        Action.AUDIT,
+        select=lambda: select_constrained(spec.match_constraints, ref, around),
+        check=put_off(lambda: _compile_check(spec, ref, around), around),
+        applies=lambda: _compile_applies(spec, ref, around),
+    )
+    bound = bind_rule(rule, bound_constrained(spec.match_constraints, ref, around))
+    return Program(
+        policy=ref,
+        rules=state_needs((bound,), spec),
+        admission=spec.evaluation.admission.enabled,
+        background=spec.evaluation.generate_existing.enabled,
+    )
+
+
+def _compile_check(spec: GeneratingSpec, ref: PolicyRef, around: CelContext) -> Check:
+    template = ResultTemplate(ref, RuleType.GENERATION, Action.AUDIT)
+    parts = _compile_parts(spec, template, around)
+
+    def check(case: Case) -> tuple[Result, ...]:
+        try:
+            return parts.run(case)
+        except UNDECIDED as error:
+            text = f"failed to evaluate policy: {error}"
+            return template.make(ref.name, Status.ERROR, text)
+
+    return check
+
+
+def _compile_applies(spec: GeneratingSpec, ref: PolicyRef, around: CelContext) -> Check:
+    template = ResultTemplate(ref, RuleType.GENERATION, Action.AUDIT)
+    parts = _compile_parts(spec, template, around)
+
+    def applies(case: Case) -> tuple[Result, ...]:
+        try:
+            return parts.ask(case)
+        except UNDECIDED as error:
+            return template.make(ref.name, Status.ERROR, f"failed to evaluate policy: {error}")
+
+    return applies
+
+
+def _compile_parts(
+    spec: GeneratingSpec, template: ResultTemplate, around: CelContext
+) -> GeneratingCheck:
+    ref = template.policy
+    taker = GeneratedObjects(around.resource_names)
+    plain = ExpressionCompiler(
+        kyverno_environment("generating", is_namespaced=bool(ref.namespace)),
+        replace_field(around.host_functions(ref.namespace), generate=taker.take),
+        watch=around.watch_rule(ref.name),
+    )
+    language = plain.declare(spec.variables)
+    return GeneratingCheck(
+        view=around.viewpoint.view(_list_texts(spec)),
+        template=template,
+        exemptions=compile_exemptions(around.exceptions, ref, plain),
+        matches=compile_match_conditions(spec.match_conditions, language),
+        expressions=tuple(
+            language.evaluator(generation.expression, ("bool",), f"generate[{index}].expression")
+            for index, generation in enumerate(spec.generate)
+        ),
+    )
+
+
+def _list_texts(spec: GeneratingSpec) -> Iterator[str]:
+    for condition in spec.match_conditions:
+        yield condition.expression
+    for variable in spec.variables:
+        yield variable.expression
+    for generation in spec.generate:
+        yield generation.expression
+
+
+def list_generations(policy: GeneratingPolicy) -> tuple[GenerationSettings]:
+    """How a policy looks after what it made."""
+    how = policy.spec.evaluation
+    settings = GenerationSettings(
+        "",
+        how.synchronize.enabled,
+        how.orphan_downstream_on_policy_delete.enabled,
+        how.generate_existing.enabled,
+    )
+    return (settings,)

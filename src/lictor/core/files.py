@@ -1,0 +1,177 @@
+"""Which files does a path name, and what do they hold? The only walk over folders.
+
+Reading is bounded, and a folder never makes us open a pipe or a device: only what someone names by
+hand may be one.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final, TypeAlias
+
+from lictor.core.errors import LoadError
+
+YAML_ENDINGS: Final = (".yaml", ".yml")
+OBJECT_ENDINGS: Final = (*YAML_ENDINGS, ".json")
+# A file of this size is a mistake; a reader without a limit is a way to kill a pipeline.
+MAX_BYTES: Final = 1 << 30
+# User and password in an address; a password may hold a slash, as Amazon's do. Bounded: linear.
+# re: bounded - each part has at most 512 characters
+LOGIN: Final = re.compile(
+    r"(?<=://)(?:[^\s/@:]{0,256}:(?!\d{1,5}(?:/|$))[^\s@]{0,512}|[^\s/@]{1,512})@"
+)
+_CHUNK_BYTES: Final = 1 << 20
+
+# Whether a file or a folder of such a name belongs to what is looked for.
+TakesName: TypeAlias = Callable[[str], bool]
+
+
+def is_visible(name: str) -> bool:
+    """Whether a name does not begin with a dot."""
+    return not name.startswith(".")
+
+
+def is_yaml(name: str) -> bool:
+    """Whether this is the name of a YAML file that is not hidden."""
+    return name.endswith(YAML_ENDINGS) and is_visible(name)
+
+
+def is_object_file(name: str) -> bool:
+    """Whether this is the name of a YAML or JSON file that is not hidden."""
+    return name.endswith(OBJECT_ENDINGS) and is_visible(name)
+
+
+def list_files(path: str, takes: TakesName, enters: TakesName = is_visible) -> Iterator[str]:
+    """The path itself, or the files below it in the order of their names.
+
+    A link to a folder is followed, but no folder is entered twice, and none that the walk began in.
+    """
+    if os.path.isdir(path):
+        yield from walk_folder(path, takes, enters, follow_links=True)
+    else:
+        yield path
+
+
+def walk_folder(
+    folder: str, takes: TakesName, enters: TakesName = is_visible, *, follow_links: bool = False
+) -> Iterator[str]:
+    """The files below a folder, in the order of their names; LoadError at what is no file."""
+    walk = _Walk(folder, follow_links=follow_links)
+    # A stack instead of recursion: folders can nest deeper than Python calls.
+    waiting = [os.path.join(folder, name) for name in reversed(list_names(folder))]
+    while waiting:
+        path = waiting.pop()
+        name = os.path.basename(path)
+        if _is_folder(path):
+            if enters(name) and walk.may_enter(path):
+                below = reversed(list_names(path))
+                waiting.extend(os.path.join(path, each) for each in below)
+        elif takes(name):
+            check_regular(path)
+            yield path
+
+
+def _is_folder(path: str) -> bool:
+    """Whether there is a folder; LoadError where nobody can tell, as it would go unseen."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError as error:
+        # A link that leads nowhere is no folder.
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            return False
+        raise LoadError(error.strerror or str(error), where=path) from error
+
+
+class _Walk:
+    """The folders that a walk has entered."""
+
+    def __init__(self, folder: str, *, follow_links: bool) -> None:
+        self._start = os.path.realpath(folder)
+        self._entered = {self._start}
+        self._follow_links = follow_links
+
+    def may_enter(self, path: str) -> bool:
+        if os.path.islink(path) and not self._follow_links:
+            return False
+        real = os.path.realpath(path)
+        # A folder above the start holds the start: that is a loop, or the whole disk.
+        if real in self._entered or is_within(self._start, real):
+            return False
+        self._entered.add(real)
+        return True
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Whether a path is a folder or lies below it; both are absolute, without dots and links."""
+    return os.path.commonpath((path, folder)) == folder
+
+
+def list_names(folder: str) -> list[str]:
+    """The names in a folder, in order."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError as error:
+        raise LoadError(error.strerror or str(error), where=folder) from error
+
+
+def check_regular(path: str) -> None:
+    """Raise LoadError for a pipe, a device or a socket; nothing is opened."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise LoadError(error.strerror or str(error), where=path) from error
+    if not stat.S_ISREG(mode):
+        raise LoadError(f"is {_describe_mode(mode)}, not a regular file", where=path)
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file or of a pipe such as `<(command)`; an error names it."""
+    try:
+        found = os.stat(path)
+        refuse_devices(path, found)
+        if found.st_size > MAX_BYTES:
+            raise LoadError(f"larger than {MAX_BYTES} bytes", where=path)
+        with open(path, "rb") as stream:
+            is_sized = stat.S_ISREG(found.st_mode) and found.st_size
+            return stream.read() if is_sized else read_bounded(stream, path)
+    except OSError as error:
+        raise LoadError(error.strerror or str(error), where=path) from error
+
+
+def read_bounded(stream: BinaryIO, where: str) -> bytes:
+    """Everything in a stream whose length nobody knows beforehand."""
+    chunks = []
+    size = 0
+    while chunk := stream.read(_CHUNK_BYTES):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MAX_BYTES:
+            raise LoadError(f"larger than {MAX_BYTES} bytes", where=where)
+    return b"".join(chunks)
+
+
+def refuse_devices(path: str, found: os.stat_result) -> None:
+    """Raise LoadError for a device, unless it is the one that is always empty."""
+    is_device = stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode)
+    # `/dev/null` is an empty file by tradition; others never end, or are somebody's keyboard.
+    if is_device and found.st_rdev != os.stat(os.devnull).st_rdev:
+        raise LoadError("is a device, not a file", where=path)
+
+
+def _describe_mode(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    if stat.S_ISSOCK(mode):
+        return "a socket"
+    return "a folder" if stat.S_ISDIR(mode) else "a device"
+
+
+def look_at(path: str) -> tuple[int, ...]:
+    """Changes where the file does, also where a link to it does; empty where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev

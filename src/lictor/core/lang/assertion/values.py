@@ -1,0 +1,122 @@
+"""How values are compared and shown: numbers are numbers, true is not 1, and words are Go's."""
+
+import math
+
+from lictor.core.errors import EvaluationError
+from lictor.core.lang.go_number import dump_go_json
+from lictor.core.raw import Json
+
+
+def is_number(value: Json) -> bool:
+    """Tell whether this is a number; a boolean is none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def name_kind(value: Json) -> str:
+    """What Go would call the type of a value."""
+    if value is None:
+        return "invalid"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, (int, float)):
+        return "float64"
+    return "map" if isinstance(value, dict) else "slice"
+
+
+def fits(expected: Json, actual: Json) -> bool:
+    """Tell whether a value is as expected; an object may have more members than expected.
+
+    Raises EvaluationError for values that cannot be compared, such as a text and a number.
+    """
+    if isinstance(expected, list):
+        if not isinstance(actual, list):
+            kind = name_kind(actual)
+            raise EvaluationError(f"invalid actual value, must be a slice, found {kind}")
+        if len(expected) != len(actual):
+            return False
+        return all(fits(one, other) for one, other in zip(expected, actual, strict=True))
+    if isinstance(expected, dict):
+        if not isinstance(actual, dict):
+            kind = name_kind(actual)
+            raise EvaluationError(f"invalid actual value, must be a map, found {kind}")
+        return all(key in actual and fits(value, actual[key]) for key, value in expected.items())
+    if expected is None or actual is None:
+        return expected is actual
+    kinds = name_kind(expected), name_kind(actual)
+    if kinds[0] != kinds[1]:
+        raise EvaluationError(f"types are not comparable, {kinds[0]} - {kinds[1]}")
+    return bool(expected == actual)
+
+
+def quote_text(text: str) -> str:
+    """A text in double quotes with Go's escapes."""
+    escaped = []
+    for character in text:
+        if character in '"\\':
+            escaped.append(f"\\{character}")
+        elif character.isprintable():
+            escaped.append(character)
+        else:
+            escaped.append(_ESCAPES.get(character) or _escape(ord(character)))
+    return f'"{"".join(escaped)}"'
+
+
+_ESCAPES = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def _escape(code: int) -> str:
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _show_number(value: float) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
+    return dump_go_json(value)
+
+
+def show_found(value: Json) -> str:
+    """A value that was found, for a message."""
+    if isinstance(value, str):
+        return quote_text(value)
+    if is_number(value):
+        return _show_number(value)
+    try:
+        return dump_go_json(value)
+    except EvaluationError:
+        # What is not JSON (an infinite number, an expression) must not spoil the message.
+        return show_expected(value)
+
+
+def show_expected(value: Json) -> str:
+    """A value that was expected, for a message: Go's own notation for lists and objects."""
+    try:
+        return "<nil>" if value is None else _show_nested(value)
+    except RecursionError:
+        return "..."
+
+
+def _show_nested(value: Json) -> str:
+    if isinstance(value, str):
+        return quote_text(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(_show_nested(item) for item in value)}}}"
+    if isinstance(value, dict):
+        members = ", ".join(f"{quote_text(k)}:{_show_nested(value[k])}" for k in sorted(value))
+        return f"map[string]interface {{}}{{{members}}}"
+    if value is None:
+        return "interface {}(nil)"
+    return _show_number(value) if is_number(value) else type(value).__name__

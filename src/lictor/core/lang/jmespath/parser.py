@@ -1,0 +1,299 @@
+"""Tokens into a tree, by binding powers: each operator takes what binds tighter than itself."""
+
+from collections.abc import Callable
+
+from lictor.core.errors import SyntaxFaultError
+from lictor.core.lang.jmespath.syntax import (
+    IDENTITY,
+    TOKEN_WORDS,
+    Lexeme,
+    Node,
+    NodeKind,
+    Token,
+    read_tokens,
+)
+from lictor.core.raw import Json
+
+_POWERS = {
+    Token.PIPE: 1,
+    Token.OR: 2,
+    Token.AND: 3,
+    Token.EQUAL: 5,
+    Token.LESS: 5,
+    Token.LESS_OR_EQUAL: 5,
+    Token.GREATER: 5,
+    Token.GREATER_OR_EQUAL: 5,
+    Token.NOT_EQUAL: 5,
+    Token.FLATTEN: 9,
+    Token.STAR: 20,
+    Token.FILTER: 21,
+    Token.DOT: 40,
+    Token.NOT: 45,
+    Token.LEFT_BRACE: 50,
+    Token.LEFT_BRACKET: 55,
+    Token.LEFT_PAREN: 60,
+}
+_PROJECTION_STOP = 10
+_COMPARATORS = frozenset(token for token, power in _POWERS.items() if power == 5)
+_BINARY = {Token.PIPE: NodeKind.PIPE, Token.OR: NodeKind.OR, Token.AND: NodeKind.AND}
+_MAX_LENGTH = 16 * 1024
+_MAX_NESTING = 100
+_MAX_DEPTH = 150
+_INT_LIMIT = 1 << 63
+
+
+def parse(text: str) -> Node:
+    """Parse a query; SyntaxFaultError says what is wrong and where."""
+    if len(text) > _MAX_LENGTH:
+        raise SyntaxFaultError("the expression is too long", text=text, position=_MAX_LENGTH)
+    parser = _Parser(text)
+    node = parser.expression(0)
+    if parser.current is not Token.END:
+        raise parser.fault(f"unexpected {TOKEN_WORDS[parser.current]} after the expression")
+    return node
+
+
+class _Parser:
+    """A position in the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lexemes = list(read_tokens(text))
+        self._index = 0
+        self._nesting = 0
+        self._prefixes: dict[Token, Callable[[Lexeme], Node]] = {
+            Token.JSON: self._literal,
+            Token.TEXT: self._literal,
+            Token.NAME: self._field,
+            Token.QUOTED_NAME: self._quoted_field,
+            Token.STAR: self._star,
+            Token.FILTER: lambda _: self._filter(IDENTITY),
+            Token.LEFT_BRACE: lambda _: self._multi_select_hash(),
+            Token.FLATTEN: lambda _: self._flatten(IDENTITY),
+            Token.LEFT_BRACKET: lambda _: self._bracket(),
+            Token.CURRENT: lambda lexeme: Node(NodeKind.CURRENT, position=lexeme.position),
+            Token.EXPRESSION_REFERENCE: self._reference,
+            Token.NOT: self._negation,
+            Token.LEFT_PAREN: lambda _: self._parenthesis(),
+        }
+        self._infixes: dict[Token, Callable[[Node], Node]] = {
+            Token.DOT: self._dot,
+            Token.LEFT_PAREN: self._call,
+            Token.FILTER: self._filter,
+            Token.FLATTEN: self._flatten,
+            Token.LEFT_BRACKET: self._bracket_after,
+        }
+
+    @property
+    def current(self) -> Token:
+        return self._lexemes[self._index].token
+
+    def fault(self, message: str, position: int | None = None) -> SyntaxFaultError:
+        at = self._lexemes[self._index].position if position is None else position
+        return SyntaxFaultError(f"SyntaxError: {message}", text=self._text, position=at)
+
+    def expression(self, power: int) -> Node:
+        self._nesting += 1
+        if self._nesting > _MAX_NESTING:
+            raise self.fault("the expression is nested too deeply")
+        lexeme = self._advance()
+        prefix = self._prefixes.get(lexeme.token)
+        if prefix is None:
+            raise self._unexpected(lexeme)
+        node = prefix(lexeme)
+        while power < _POWERS.get(self.current, 0):
+            node = self._extend(node)
+            if node.depth > _MAX_DEPTH:
+                raise self.fault("the expression is nested too deeply")
+        self._nesting -= 1
+        return node
+
+    def _extend(self, left: Node) -> Node:
+        lexeme = self._advance()
+        token = lexeme.token
+        infix = self._infixes.get(token)
+        if infix is not None:
+            return infix(left)
+        if token in _BINARY:
+            right = self.expression(_POWERS[token])
+            return Node(_BINARY[token], (left, right), position=lexeme.position)
+        if token in _COMPARATORS:
+            right = self.expression(_POWERS[token])
+            return Node(NodeKind.COMPARATOR, (left, right), token, lexeme.position)
+        raise self.fault(f"Unexpected token: {token}", lexeme.position)
+
+    def _unexpected(self, lexeme: Lexeme) -> SyntaxFaultError:
+        if lexeme.token is Token.END:
+            return self.fault("Incomplete expression", lexeme.position)
+        return self.fault(f"Invalid token: {lexeme.token}", lexeme.position)
+
+    # Expressions that begin with their token.
+
+    def _literal(self, lexeme: Lexeme) -> Node:
+        return Node(NodeKind.LITERAL, (), lexeme.value, lexeme.position)
+
+    def _field(self, lexeme: Lexeme) -> Node:
+        return Node(NodeKind.FIELD, (), lexeme.value, lexeme.position)
+
+    def _quoted_field(self, lexeme: Lexeme) -> Node:
+        if self.current is Token.LEFT_PAREN:
+            message = "Can't have quoted identifier as function Name."
+            raise self.fault(message, lexeme.position)
+        return self._field(lexeme)
+
+    def _star(self, _: Lexeme) -> Node:
+        right = IDENTITY
+        if self.current is not Token.RIGHT_BRACKET:
+            right = self._projected(_POWERS[Token.STAR])
+        return Node(NodeKind.VALUE_PROJECTION, (IDENTITY, right))
+
+    def _bracket(self) -> Node:
+        if self.current in (Token.NUMBER, Token.COLON):
+            return self._index_or_slice(IDENTITY)
+        if self.current is Token.STAR and self._peek() is Token.RIGHT_BRACKET:
+            return self._bracket_after(IDENTITY)
+        return self._multi_select_list()
+
+    def _reference(self, lexeme: Lexeme) -> Node:
+        return Node(NodeKind.EXPRESSION_REFERENCE, (self.expression(0),), position=lexeme.position)
+
+    def _negation(self, lexeme: Lexeme) -> Node:
+        inner = self.expression(_POWERS[Token.NOT])
+        return Node(NodeKind.NOT, (inner,), position=lexeme.position)
+
+    def _parenthesis(self) -> Node:
+        inner = self.expression(0)
+        self._expect(Token.RIGHT_PAREN)
+        return inner
+
+    # Expressions that go on after another one.
+
+    def _dot(self, left: Node) -> Node:
+        if self.current is Token.STAR:
+            self._advance()
+            return Node(NodeKind.VALUE_PROJECTION, (left, self._projected(_POWERS[Token.DOT])))
+        return Node(NodeKind.SUBEXPRESSION, (left, self._after_dot(_POWERS[Token.DOT])))
+
+    def _call(self, left: Node) -> Node:
+        # A function's name is whatever carries a text; commas between arguments may be missing.
+        if not isinstance(left.value, str) or left.kind is NodeKind.COMPARATOR:
+            raise self.fault("only a name can be called as a function", left.position)
+        arguments = []
+        while self.current is not Token.RIGHT_PAREN:
+            arguments.append(self.expression(0))
+            if self.current is Token.COMMA:
+                self._advance()
+        self._advance()
+        return Node(NodeKind.FUNCTION, tuple(arguments), left.value, left.position)
+
+    def _filter(self, left: Node) -> Node:
+        condition = self.expression(0)
+        self._expect(Token.RIGHT_BRACKET)
+        right = IDENTITY
+        if self.current is not Token.FLATTEN:
+            right = self._projected(_POWERS[Token.FILTER])
+        return Node(NodeKind.FILTER_PROJECTION, (left, right, condition))
+
+    def _flatten(self, left: Node) -> Node:
+        right = self._projected(_POWERS[Token.FLATTEN])
+        return Node(NodeKind.PROJECTION, (Node(NodeKind.FLATTEN, (left,)), right))
+
+    def _bracket_after(self, left: Node) -> Node:
+        if self.current in (Token.NUMBER, Token.COLON):
+            return self._index_or_slice(left)
+        self._expect(Token.STAR)
+        self._expect(Token.RIGHT_BRACKET)
+        return Node(NodeKind.PROJECTION, (left, self._projected(_POWERS[Token.STAR])))
+
+    # Pieces.
+
+    def _after_dot(self, power: int) -> Node:
+        if self.current in (Token.QUOTED_NAME, Token.NAME, Token.STAR):
+            return self.expression(power)
+        if self.current is Token.LEFT_BRACKET:
+            self._advance()
+            return self._multi_select_list()
+        if self.current is Token.LEFT_BRACE:
+            self._advance()
+            return self._multi_select_hash()
+        raise self.fault("Expected identifier, lbracket, or lbrace")
+
+    def _projected(self, power: int) -> Node:
+        """Parse what is done to each element of a projection."""
+        if _POWERS.get(self.current, 0) < _PROJECTION_STOP:
+            return IDENTITY
+        if self.current in (Token.LEFT_BRACKET, Token.FILTER):
+            return self.expression(power)
+        if self.current is Token.DOT:
+            self._advance()
+            return self._after_dot(power)
+        raise self.fault(f"Unexpected token after a projection: {self.current}")
+
+    def _index_or_slice(self, left: Node) -> Node:
+        position = self._lexemes[self._index].position
+        if self.current is not Token.COLON and self._peek() is not Token.COLON:
+            index = Node(NodeKind.INDEX, (), self._integer(), position)
+            self._expect(Token.RIGHT_BRACKET)
+            return Node(NodeKind.INDEX_EXPRESSION, (left, index))
+        cut = Node(NodeKind.SLICE, (), self._slice_parts(), position)
+        whole = Node(NodeKind.INDEX_EXPRESSION, (left, cut))
+        return Node(NodeKind.PROJECTION, (whole, self._projected(_POWERS[Token.STAR])))
+
+    def _slice_parts(self) -> Json:
+        parts: list[int | None] = [None, None, None]
+        index = 0
+        while self.current is not Token.RIGHT_BRACKET and index < 3:
+            if self.current is Token.COLON:
+                index += 1
+                self._advance()
+            elif self.current is Token.NUMBER:
+                parts[index] = self._integer()
+            else:
+                raise self.fault(f"expected ':' or a number, found {TOKEN_WORDS[self.current]}")
+        self._expect(Token.RIGHT_BRACKET)
+        return parts
+
+    def _integer(self) -> int:
+        lexeme = self._advance()
+        text = str(lexeme.value)
+        if text == "-" or len(text) > 20 or not -_INT_LIMIT <= int(text) < _INT_LIMIT:
+            raise self.fault(f"{text[:20]} is not an index", lexeme.position)
+        return int(text)
+
+    def _multi_select_list(self) -> Node:
+        items = [self.expression(0)]
+        while self.current is not Token.RIGHT_BRACKET:
+            self._expect(Token.COMMA)
+            items.append(self.expression(0))
+        self._advance()
+        return Node(NodeKind.MULTI_SELECT_LIST, tuple(items))
+
+    def _multi_select_hash(self) -> Node:
+        pairs = [self._pair()]
+        while self.current is not Token.RIGHT_BRACE:
+            if self.current is Token.COMMA:
+                self._advance()
+            pairs.append(self._pair())
+        self._advance()
+        return Node(NodeKind.MULTI_SELECT_HASH, tuple(pairs))
+
+    def _pair(self) -> Node:
+        if self.current not in (Token.NAME, Token.QUOTED_NAME):
+            raise self.fault("expected the name of a key")
+        key = self._advance()
+        self._expect(Token.COLON)
+        return Node(NodeKind.KEY_VALUE, (self.expression(0),), key.value, key.position)
+
+    def _advance(self) -> Lexeme:
+        lexeme = self._lexemes[self._index]
+        # The last token stays in view, so that looking on can never run off the end.
+        self._index = min(self._index + 1, len(self._lexemes) - 1)
+        return lexeme
+
+    def _peek(self) -> Token:
+        return self._lexemes[min(self._index + 1, len(self._lexemes) - 1)].token
+
+    def _expect(self, token: Token) -> None:
+        if self.current is not token:
+            raise self.fault(f"expected {TOKEN_WORDS[token]}, found {TOKEN_WORDS[self.current]}")
+        self._advance()

@@ -1,0 +1,139 @@
+"""Maps with one key each, inside each other, into one check: most of a pattern is on the way to it.
+
+`=(securityContext): {=(windowsOptions): {=(hostProcess): "false"}}` is a walk along three keys, and
+one comparison at its end. A call for each map would cost more than all comparisons do.
+"""
+
+import msgspec
+
+from lictor.core.lang.pattern.anchor import MismatchPath, Modifier, parse_anchor
+from lictor.core.lang.pattern.mismatch import (
+    Comparison,
+    PatternFault,
+    Seen,
+    differ_in_structure,
+    differ_in_value,
+    gather,
+    lack_list,
+)
+from lictor.core.lang.pattern.scalar import Predicate
+from lictor.core.raw import Json
+
+# A key, and whether everything below it is left unasked where it is not there.
+Step = tuple[str, bool]
+
+
+class Chain(msgspec.Struct, frozen=True, eq=False):
+    """Keys one below the other, the maps of the pattern that hold them, and what the last holds."""
+
+    steps: tuple[Step, ...]
+    maps: tuple[Json, ...]
+    end: Json
+    place: MismatchPath
+
+
+def find_chain(pattern: Json, place: MismatchPath) -> Chain:
+    """The longest chain that begins here; without steps where the map is none of one key."""
+    steps: list[Step] = []
+    maps: list[Json] = []
+    while isinstance(pattern, dict) and len(pattern) == 1 and not place.is_tags:
+        ((raw, value),) = pattern.items()
+        anchor = parse_anchor(raw)
+        is_optional = anchor is not None and anchor.modifier is Modifier.EQUALITY
+        if (anchor is not None and not is_optional) or (value == "*" and not is_optional):
+            # Other anchors weigh what they find; `*` tells what it lacks in words of its own.
+            break
+        key = raw if anchor is None else anchor.key
+        steps.append((key, is_optional))
+        maps.append(pattern)
+        pattern, place = value, place.enter(key)
+    return Chain(tuple(steps), tuple(maps), pattern, place)
+
+
+def compile_chain(chain: Chain, judge: Comparison) -> Comparison:
+    """Walk along the keys, and let `judge` compare what is found at their end."""
+    steps = chain.steps
+
+    def check(value: Json, seen: Seen) -> PatternFault | None:
+        found = value
+        for key, is_optional in steps:
+            if not isinstance(found, dict):
+                return _differ_on_the_way(chain, value)
+            if key in found:
+                found = found[key]
+            elif is_optional:
+                return None
+            else:
+                found = None
+        fault = judge(found, seen)
+        return None if fault is None else _lift(fault, steps)
+
+    return check
+
+
+def compile_leaf_chain(chain: Chain, predicate: Predicate) -> Comparison:
+    """The same where a leaf is at the end, which is compared without a further call."""
+    steps = chain.steps
+
+    def check(value: Json, _: Seen) -> PatternFault | None:
+        found = value
+        for key, is_optional in steps:
+            if not isinstance(found, dict):
+                return _differ_on_the_way(chain, value)
+            if key in found:
+                found = found[key]
+            elif is_optional:
+                return None
+            else:
+                found = None
+        if all(map(predicate, found)) if isinstance(found, list) else predicate(found):
+            return None
+        return _lift(differ_in_value(chain.end, found), steps)
+
+    return check
+
+
+def compile_list_of_leaf_chains(pattern: Json, chain: Chain, predicate: Predicate) -> Comparison:
+    """The same for every element of a list: containers are asked more often than anything else."""
+    steps = chain.steps
+
+    def check(value: Json, _: Seen) -> PatternFault | None:
+        if not isinstance(value, list):
+            return lack_list(pattern, value)
+        for index, item in enumerate(value):
+            found = item
+            for key, is_optional in steps:
+                if not isinstance(found, dict):
+                    return _differ_on_the_way(chain, item).below(str(index))
+                if key in found:
+                    found = found[key]
+                elif is_optional:
+                    break
+                else:
+                    found = None
+            else:
+                if all(map(predicate, found)) if isinstance(found, list) else predicate(found):
+                    continue
+                return _lift(differ_in_value(chain.end, found), steps).below(str(index))
+        return None
+
+    return check
+
+
+def _differ_on_the_way(chain: Chain, value: Json) -> PatternFault:
+    """Something on the way is no map."""
+    found = value
+    for number, (key, _) in enumerate(chain.steps):
+        if not isinstance(found, dict):
+            return _lift(differ_in_structure(chain.maps[number], found), chain.steps[:number])
+        found = found.get(key)
+    raise AssertionError("a walk that failed once fails again")
+
+
+def _lift(fault: PatternFault, steps: tuple[Step, ...]) -> PatternFault:
+    """Bring a fault up to the first map, as map after map would."""
+    for key, is_optional in reversed(steps):
+        fault.below(key)
+        if is_optional and fault.skips:
+            fault = gather([fault])
+    return fault

@@ -1,0 +1,144 @@
+"""Arguments of builtins: of the kind that a builtin takes, or a FunctionError."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import monotonic
+from typing import TypeAlias, TypeVar
+
+from lictor.addons.kubewarden.runtime.sandbox import find_end, time_error
+from lictor.core.errors import FunctionError, HostCallError
+from lictor.core.lang.rego.values import RegoSet, RegoValue, is_object
+from lictor.core.lang.wasm_records import GuestLimits, HostCalls
+
+Item = TypeVar("Item")
+
+_INT64 = 1 << 63
+
+
+def take_text(value: RegoValue) -> str:
+    """A text."""
+    if isinstance(value, str):
+        return value
+    raise _wrong(value, "string")
+
+
+def take_number(value: RegoValue) -> int | float:
+    """A number."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    raise _wrong(value, "number")
+
+
+def take_whole(value: RegoValue) -> int:
+    """A whole number of 64 bits; one that is written with a fraction or exponent is none."""
+    number = take_number(value)
+    if isinstance(number, int) and -_INT64 <= number < _INT64:
+        return number
+    raise _wrong(value, "integer")
+
+
+def take_bool(value: RegoValue) -> bool:
+    """A boolean."""
+    if isinstance(value, bool):
+        return value
+    raise _wrong(value, "boolean")
+
+
+def take_array(value: RegoValue) -> list[RegoValue]:
+    """An array."""
+    if isinstance(value, list):
+        return value
+    raise _wrong(value, "array")
+
+
+def take_object(value: RegoValue) -> dict[str, RegoValue]:
+    """An object whose keys are texts."""
+    if isinstance(value, dict):
+        return value
+    raise _wrong(value, "object")
+
+
+def take_elements(value: RegoValue) -> list[RegoValue]:
+    """Elements of an array or a set."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, RegoSet):
+        return value.elements
+    raise _wrong(value, "array or set")
+
+
+def take_texts(value: RegoValue) -> list[str]:
+    """Texts of an array or a set."""
+    return [take_text(each) for each in take_elements(value)]
+
+
+def name_type(value: RegoValue) -> str:
+    """Rego's name of the value's type."""
+    if value is None:
+        return "null"
+    if isinstance(value, RegoSet):
+        return "set"
+    if is_object(value):
+        return "object"
+    names = {bool: "boolean", str: "string", list: "array"}
+    return names.get(type(value), "number")
+
+
+def _wrong(value: RegoValue, wanted: str) -> FunctionError:
+    return FunctionError(f"a {name_type(value)} was given where a {wanted} is wanted")
+
+
+class BuiltinRun:
+    """What builtins see of the evaluation that calls them."""
+
+    __slots__ = ("_calls_left", "_end", "_host", "_limits", "kept", "now")
+
+    def __init__(self, limits: GuestLimits, host: HostCalls) -> None:
+        self._limits = limits
+        self._host = host
+        self._calls_left = 0
+        self._end = math.inf
+        self.now = 0
+        # What must stay the same for one evaluation: random numbers and names by their key.
+        self.kept: dict[object, RegoValue] = {}
+
+    def begin(self, now: int, seconds: float | None) -> None:
+        """A new evaluation: the time since 1970 in nanoseconds, and how long it may take."""
+        self.now = now
+        self._end = find_end(seconds)
+        self._calls_left = self._limits.host_calls
+        self.kept.clear()
+
+    def check_time(self) -> None:
+        """To be called by what may take long: nothing interrupts a builtin."""
+        if monotonic() > self._end:
+            raise time_error(self._limits.seconds)
+
+    def watch(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The items, as long as there is time."""
+        for item in items:
+            self.check_time()
+            yield item
+
+    @property
+    def output_bytes(self) -> int:
+        """How large a result may be."""
+        return self._limits.output_bytes
+
+    def tell(self, message: str) -> None:
+        """What the policy prints goes to its log."""
+        import orjson
+
+        self._calls_left -= 1
+        if self._calls_left < 0:
+            return
+        payload = {"level": "info", "message": message[:4096]}
+        try:
+            self._host.call("tracing", "log", orjson.dumps(payload))
+        except (HostCallError, TypeError):
+            # A log that is not there is no reason to fail a request.
+            return
+
+
+Function: TypeAlias = Callable[[BuiltinRun, list[RegoValue]], RegoValue]
+Functions: TypeAlias = Mapping[str, Function]

@@ -1,0 +1,364 @@
+"""YAML text into plain JSON, by the rules of the library that Kubernetes reads with.
+
+libyaml makes the events; Kubernetes' reader is a port of an older libyaml. Where the two differ,
+the text is read as Kubernetes reads it, or refused.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from yaml._yaml import CParser
+from yaml.error import YAMLError
+from yaml.events import (
+    AliasEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+
+from lictor.core.lang.go_number import is_number, settle_number
+from lictor.core.lang.yaml.dialect import (
+    YamlEvent,
+    has_bare_tag,
+    may_hold_bare_tags,
+    repair_text,
+    replace_marks,
+)
+from lictor.core.lang.yaml.nodes import is_excessive, locate, point_at
+from lictor.core.lang.yaml.plain_json import MAX_DEPTH, YamlFault, check_depth
+from lictor.core.lang.yaml.scalars import (
+    CAREFUL,
+    MEANINGFUL,
+    read_plain,
+    resolve_plain,
+    resolve_tagged,
+    settle,
+    write_key,
+)
+from lictor.core.raw import Json, JsonObject
+
+# What libyaml takes and Kubernetes refuses: a tag that no blank follows.
+# re: linear - tried once at each tag, over no more than its letters
+_JOINED_TAG: Final = re.compile(r"(?:&[A-Za-z0-9_-]+\s+)?!(?!<)[^\s,\[\]]*[,\[\]]")
+# Stands for a key that is null, which is an error if it is there in the end. No text holds it.
+_NULL_KEY: Final = "\ud800"
+# So many repeated keys of a document are noted.
+_MOST_DUPLICATES: Final = 1000
+# So often a text is read again for what only libyaml refuses.
+_MOST_REPAIRS: Final = 16
+_MERGE: Final = "tag:yaml.org,2002:merge"
+_NO_TYPES: Final[dict[str, Json]] = {}
+
+
+def parse_yaml_text(text: str) -> Json:
+    """Read the first document; ValueError where it is none, or none that JSON can hold."""
+    try:
+        built = build_yaml(text)
+    except YamlFault as fault:
+        raise ValueError(f"yaml: line {fault.line + 1}: {fault.message}") from fault
+    return None if built is None else _settle_numbers(built.body)
+
+
+def _settle_numbers(value: Json) -> Json:
+    """Numbers as expressions have them: every number is a float of 64 bits in Go there."""
+    if is_number(value):
+        return settle_number(value)
+    if isinstance(value, dict):
+        return {key: _settle_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_settle_numbers(item) for item in value]
+    return value
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """A key that stands twice in one mapping; line and column count from zero."""
+
+    key: str
+    line: int
+    column: int
+
+
+class BuiltDocument(msgspec.Struct, frozen=True):
+    """What a document says, its first line, counted from zero, and its repeated keys."""
+
+    body: Json
+    line: int
+    # The last one won.
+    duplicates: list[Duplicate]
+
+
+def build_yaml(text: str) -> BuiltDocument | None:
+    """The first document of a text; like Kubernetes, nothing behind it is read."""
+    text, replaced = replace_marks(text)
+    for _ in range(_MOST_REPAIRS):
+        try:
+            return _Builder(text, replaced).build()
+        except YAMLError as error:
+            repaired = repair_text(text, error, replaced)
+            if not repaired:
+                raise locate(error) from error
+            text = repaired
+        except UnicodeEncodeError as error:
+            raise YamlFault("not valid Unicode") from error
+    raise YamlFault("too many colons or escapes that other readers of YAML refuse")
+
+
+class _Anchored(msgspec.Struct):
+    """What an anchor names: how it begins, and its value as soon as that is complete."""
+
+    event: YamlEvent
+    value: Json = None
+    is_open: bool = True
+    # How many values it holds, those of aliases included.
+    size: int = 0
+
+
+class _Builder:
+    """Builds the first document of a text from its events."""
+
+    def __init__(self, text: str, replaced: dict[int, str]) -> None:
+        self._text = text
+        self._replaced = replaced
+        self._next: Callable[[], YamlEvent] = CParser(text).get_event
+        # A question mark begins a key in flow collections, wherever it stands.
+        self._may_hold_keys = "?" in text and ("{" in text or "[" in text)
+        self._may_hold_bare_tags = may_hold_bare_tags(text)
+        # Each scalar is what its event says, and has no tag and no anchor.
+        self._is_simple = not (
+            replaced or self._may_hold_keys or "!" in text or "&" in text or "\\/" in text
+        )
+        self._anchors: dict[str, _Anchored] = {}
+        # How many values there are, counted where there may be aliases, and how many by these.
+        self._count = 0
+        self._aliased = 0
+        # Of mappings with keys that are no text: what those are.
+        self._typed: dict[int, dict[str, Json]] = {}
+        self._null_key: YamlEvent | None = None
+        self._duplicates: list[Duplicate] = []
+
+    def build(self) -> BuiltDocument | None:
+        self._next()
+        start = self._next()
+        if isinstance(start, StreamEndEvent):
+            return None
+        if start.version not in (None, (1, 1)):
+            raise point_at(start.start_mark, "found incompatible YAML document: use %YAML 1.1")
+        root = self._next()
+        body = self._read(root, 0, in_flow=False)
+        # What ends the document may be invalid.
+        self._next()
+        if self._null_key and _has_key(body, _NULL_KEY):
+            raise point_at(self._null_key.start_mark, "null cannot be a key")
+        if self._aliased:
+            check_depth(body)
+        return BuiltDocument(body, root.start_mark.line, self._duplicates)
+
+    def _read(self, event: YamlEvent, depth: int, *, in_flow: bool) -> Json:
+        kind = event.__class__
+        before = self._count
+        self._count += 1
+        if kind is AliasEvent:
+            return self._expand(event)
+        anchored = None
+        if event.anchor is not None:
+            anchored = self._anchors[event.anchor] = _Anchored(event)
+        if kind is ScalarEvent:
+            value = self._read_scalar(event, in_flow=in_flow)
+        elif depth >= MAX_DEPTH:
+            raise point_at(event.start_mark, f"nested deeper than {MAX_DEPTH} levels")
+        elif kind is MappingStartEvent:
+            value = self._read_mapping(depth + 1, in_flow=event.flow_style)
+        else:
+            value = self._read_sequence(depth + 1, in_flow=event.flow_style)
+        if anchored is not None:
+            anchored.value, anchored.is_open = value, False
+            anchored.size = self._count - before
+        return value
+
+    def _read_sequence(self, depth: int, *, in_flow: bool) -> list[Json]:
+        items: list[Json] = []
+        following, is_simple = self._next, self._is_simple
+        while (event := following()).__class__ is not SequenceEndEvent:
+            # Most scalars are strings beyond doubt.
+            if is_simple and event.__class__ is ScalarEvent:
+                text = event.value
+                if text and text[0] not in MEANINGFUL:
+                    items.append(text)
+                    continue
+            items.append(self._read(event, depth, in_flow=in_flow))
+        return items
+
+    def _read_mapping(self, depth: int, *, in_flow: bool) -> JsonObject:
+        made: JsonObject = {}
+        typed: dict[str, Json] = {}
+        merged: set[str] = set()
+        following, is_simple = self._next, self._is_simple
+        while (event := following()).__class__ is not MappingEndEvent:
+            key = event.value if is_simple and event.__class__ is ScalarEvent else ""
+            if not key or key[0] in CAREFUL:
+                if _is_merge(event):
+                    merged |= self._merge(made, typed, depth)
+                    continue
+                key = self._read_key(event, made, typed, in_flow=in_flow)
+            elif key in typed:
+                raise _clash(event, key)
+            if key in made and key not in merged and len(self._duplicates) < _MOST_DUPLICATES:
+                mark = event.start_mark
+                self._duplicates.append(Duplicate(key, mark.line, mark.column))
+            # As in `_read`, without a call: this is what most of any file is.
+            event = following()
+            if is_simple and event.__class__ is ScalarEvent:
+                text = event.value
+                if text and text[0] not in MEANINGFUL:
+                    made[key] = text
+                    continue
+            if _is_nothing(event):
+                made[key] = None
+                self._count += 1
+                continue
+            made[key] = self._read(event, depth, in_flow=in_flow)
+        if typed:
+            self._typed[id(made)] = typed
+        return made
+
+    def _read_key(
+        self, event: YamlEvent, made: JsonObject, typed: dict[str, Json], *, in_flow: bool
+    ) -> str:
+        """A key as text. Of two that are the same text, but not the same value, any might win."""
+        self._count += 1
+        if _is_nothing(event):
+            self._null_key = event
+            return _NULL_KEY
+        scalar = self._find(event).event if event.__class__ is AliasEvent else event
+        if scalar.__class__ is not ScalarEvent:
+            raise point_at(event.start_mark, "a mapping or a list cannot be a key")
+        if scalar is event and event.anchor is not None:
+            self._read(event, 0, in_flow=in_flow)
+        try:
+            value = self._resolve(scalar, in_flow=in_flow)
+            key = _NULL_KEY if value is None else write_key(value)
+        except ValueError as error:
+            raise point_at(event.start_mark, str(error)) from error
+        if value is None:
+            self._null_key = event
+        elif isinstance(value, str):
+            if key in typed:
+                raise _clash(event, key)
+        else:
+            if key in made and not _is_same(typed.get(key, key), value):
+                raise _clash(event, key)
+            typed[key] = value
+        return key
+
+    def _merge(self, made: JsonObject, typed: dict[str, Json], depth: int) -> set[str]:
+        """Lay other mappings under this one; returns their keys."""
+        event = self._next()
+        value = self._read(event, depth, in_flow=False)
+        # An alias of a list is no list of mappings.
+        is_list = event.__class__ is SequenceStartEvent
+        merged: set[str] = set()
+        # Of several the first wins, so it is laid on last.
+        for source in reversed(value if is_list else [value]):
+            if not isinstance(source, dict):
+                raise point_at(
+                    event.start_mark, "map merge requires map or sequence of maps as the value"
+                )
+            others = self._typed.get(id(source), _NO_TYPES)
+            for key in source.keys() & made.keys() & (typed.keys() | others.keys()):
+                if not _is_same(typed.get(key, key), others.get(key, key)):
+                    raise _clash(event, key)
+            made.update(source)
+            typed.update(others)
+            merged.update(source)
+        return merged
+
+    def _find(self, alias: YamlEvent) -> _Anchored:
+        found = self._anchors.get(alias.anchor)
+        if found is None:
+            raise point_at(alias.start_mark, f"unknown anchor '{alias.anchor}' referenced")
+        if found.is_open:
+            raise point_at(alias.start_mark, "an anchor's value contains itself")
+        return found
+
+    def _expand(self, alias: YamlEvent) -> Json:
+        """A copy of what an alias stands for; a document that aliases blow up is refused."""
+        found = self._find(alias)
+        self._count += found.size
+        self._aliased += found.size
+        if is_excessive(self._aliased, self._count):
+            raise point_at(alias.start_mark, "document contains excessive aliasing")
+        check_depth(found.value)
+        return self._copy(found.value)
+
+    def _copy(self, value: Json) -> Json:
+        if isinstance(value, dict):
+            copied = {key: self._copy(item) for key, item in value.items()}
+            if id(value) in self._typed:
+                self._typed[id(copied)] = self._typed[id(value)]
+            return copied
+        return [self._copy(item) for item in value] if isinstance(value, list) else value
+
+    def _read_scalar(self, event: YamlEvent, *, in_flow: bool) -> Json:
+        try:
+            if self._is_simple and event.implicit[0]:
+                return read_plain(event.value)
+            return settle(self._resolve(event, in_flow=in_flow))
+        except ValueError as error:
+            raise point_at(event.start_mark, str(error)) from error
+
+    def _check_spelling(self, event: YamlEvent) -> None:
+        start, end = event.start_mark, event.end_mark
+        written = self._text[start.index : end.index] if event.style == '"' else ""
+        if "\\/" in written and "\\/" in written.replace("\\\\", ""):
+            raise point_at(start, "found unknown escape character: write / without a backslash")
+        if event.tag is not None and _JOINED_TAG.match(self._text, start.index):
+            raise point_at(start, "expected a blank behind the tag")
+
+    def _resolve(self, event: YamlEvent, *, in_flow: bool) -> Json:
+        """The value of a scalar, before `settle`."""
+        text: str = event.value
+        if in_flow and self._may_hold_keys and "?" in text and not event.style:
+            raise point_at(event.start_mark, "found unexpected '?': put the text in quotes")
+        if not self._is_simple:
+            self._check_spelling(event)
+        if self._replaced:
+            text = text.translate(self._replaced)
+        if event.tag is not None:
+            return resolve_tagged(event.tag, text)
+        if not event.implicit[0]:
+            return text
+        if self._may_hold_bare_tags and has_bare_tag(self._text, event):
+            return text
+        return resolve_plain(text)
+
+
+def _has_key(value: Json, key: str) -> bool:
+    if isinstance(value, dict):
+        return key in value or any(_has_key(item, key) for item in value.values())
+    return isinstance(value, list) and any(_has_key(item, key) for item in value)
+
+
+def _is_nothing(event: YamlEvent) -> bool:
+    """Whether a scalar is left out, as behind `a:`; it has neither tag nor anchor."""
+    return event.start_mark.index == event.end_mark.index and event.__class__ is ScalarEvent
+
+
+def _is_merge(event: YamlEvent) -> bool:
+    return (
+        event.__class__ is ScalarEvent
+        and event.value == "<<"
+        and (event.implicit[0] or event.tag == _MERGE)
+    )
+
+
+def _is_same(value: Json, other: Json) -> bool:
+    return type(value) is type(other) and bool(value == other)
+
+
+def _clash(event: YamlEvent, key: str) -> YamlFault:
+    return point_at(event.start_mark, f"two keys become the same text: {key!r}")

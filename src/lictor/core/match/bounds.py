@@ -1,0 +1,93 @@
+"""Outside of which literal kinds, namespaces and names does a rule concern nothing?
+
+An index finds rules by these. A rule is left out only where its matcher would say no without
+asking anything that can fail: to use the index changes no result.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from lictor.core.lang.kind_selector import parse_kind_selector
+from lictor.core.lang.wildcard import has_wildcard
+from lictor.core.model.matching import Match, ResourceDescription
+from lictor.core.model.program import Bounds
+
+
+def find_bounds(match: Match, home: str = "") -> Bounds:
+    """The bounds of a rule of a classic policy; `home` is the namespace of the policy.
+
+    Exclusions do not count: they take away from what the rule concerns, and add nothing.
+    """
+    if match.any:
+        found = _join([_bound_by(each.resources) for each in match.any])
+    elif match.all:
+        found = _narrow([each.resources for each in match.all])
+    else:
+        found = _bound_by(match.resources)
+    return Bounds(found.kinds, found.namespaces, found.names, home=home)
+
+
+def _bound_by(wanted: ResourceDescription) -> Bounds:
+    kinds = _list_kinds(wanted.kinds)
+    if wanted.namespace_selector is not None:
+        # It is asked before names are, and fails where nobody knows the namespace.
+        return Bounds(kinds)
+    names = _read_literals((wanted.name,)) if wanted.name else None
+    return Bounds(
+        kinds,
+        _read_literals(wanted.namespaces),
+        _read_literals(wanted.names) if names is None else names,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _list_kinds(kinds: tuple[str, ...]) -> frozenset[str] | None:
+    return _read_literals([parse_kind_selector(kind).kind for kind in kinds])
+
+
+def _read_literals(texts: Sequence[str]) -> frozenset[str] | None:
+    """None where there are none, or where one is a wildcard and may mean any text."""
+    return _share_literals(tuple(texts)) if texts else None
+
+
+# The rules of a policy, and those made from them, mostly say the same.
+@lru_cache(maxsize=1024)
+def _share_literals(texts: tuple[str, ...]) -> frozenset[str] | None:
+    return None if any(map(has_wildcard, texts)) else frozenset(texts)
+
+
+def _join(parts: Sequence[Bounds]) -> Bounds:
+    """Of filters of which one must fit: where one is not bound, all of them are not."""
+    return Bounds(
+        _unite(part.kinds for part in parts),
+        _unite(part.namespaces for part in parts),
+        _unite(part.names for part in parts),
+    )
+
+
+def _unite(sets: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
+    united: frozenset[str] | None = None
+    for each in sets:
+        if each is None:
+            return None
+        # One that stands alone is shared with others that say the same.
+        united = each if united is None or united == each else united | each
+    return united
+
+
+def _narrow(wanted: Sequence[ResourceDescription]) -> Bounds:
+    """Of filters that must all fit, the first bound of each field.
+
+    They are asked in order: what stands behind a filter that can fail says nothing.
+    """
+    found = Bounds()
+    for each in wanted:
+        bounds = _bound_by(each)
+        found = Bounds(
+            bounds.kinds if found.kinds is None else found.kinds,
+            bounds.namespaces if found.namespaces is None else found.namespaces,
+            bounds.names if found.names is None else found.names,
+        )
+        if each.namespace_selector is not None:
+            break
+    return found

@@ -1,0 +1,198 @@
+"""What is signed, what a signature looks like, whose signature counts, and what one proved."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+from lictor.core.ports import RegistryAccess
+from lictor.core.raw import Json
+
+
+class SignedImage(msgspec.Struct, frozen=True):
+    """The image in question; `repository` with its registry: `localhost:5005/team/app`."""
+
+    repository: str
+    digest: str
+
+
+class SignatureLocation(msgspec.Struct, frozen=True):
+    """Where signatures of an image lie."""
+
+    access: RegistryAccess = RegistryAccess()
+    # Another repository than the image's own; empty: beside the image.
+    repository: str = ""
+    # By OCI 1.1 referrers instead of the tags `sha256-….sig`.
+    oci11: bool = False
+    tag_prefix: str = ""
+
+
+# --- what was found beside an image, as it is
+
+
+class LogEntry(msgspec.Struct, frozen=True):
+    """An entry of a transparency log, with what proves that it is there."""
+
+    # As the log keeps it: decoded, not changed in any other way.
+    body: bytes
+    # SHA-256 of the log's public key, hex.
+    log_id: str
+    log_index: int
+    integrated_time: int
+    # The log's own signature ("SET"); empty where only the proof of inclusion is given.
+    signed_entry_timestamp: bytes = b""
+    # As the bundle formats write it: logIndex, rootHash, treeSize, hashes, checkpoint.
+    inclusion_proof: Mapping[str, Json] | None = None
+
+
+class FoundSignature(msgspec.Struct, frozen=True):
+    """One signature made with cosign, of either format: nothing in it is trusted yet.
+
+    `signed` are the bytes that the signature covers: a simple-signing payload, or the DSSE
+    pre-authentication encoding of `payload`.
+    """
+
+    # Where it lies, for people: tag or digest, and the number of the layer.
+    origin: str
+    payload: bytes
+    signed: bytes
+    signature: bytes
+    # PEM; empty where the key is not told.
+    certificate: bytes = b""
+    chain: tuple[bytes, ...] = ()
+    log_entries: tuple[LogEntry, ...] = ()
+    # RFC 3161 responses, DER.
+    timestamps: tuple[bytes, ...] = ()
+    # Of the layer in the manifest: not signed.
+    layer_annotations: Mapping[str, str] = {}
+    # application/vnd.in-toto+json and the like for DSSE; empty for a simple-signing payload.
+    payload_type: str = ""
+    # The DSSE envelope as it is stored, which old log entries and time stamps are made over.
+    envelope: bytes = b""
+    is_bundle: bool = False
+    # Why it cannot be read; it proves nothing then, and does not hide the others.
+    fault: str = ""
+
+
+class FoundEnvelope(msgspec.Struct, frozen=True):
+    """One signature made with notation: a JWS or COSE envelope."""
+
+    origin: str
+    media_type: str
+    content: bytes
+
+
+# --- whose signature counts
+
+
+class LogTrust(msgspec.Struct, frozen=True):
+    """Which transparency logs must know a signature."""
+
+    # PEM of the logs' keys; empty: those of the Sigstore trust root.
+    public_keys: str = ""
+    ignore_log: bool = False
+    # Keys of certificate logs (PEM); empty: those of the trust root.
+    certificate_log_keys: str = ""
+    ignore_certificate_log: bool = False
+    # PEM of a time stamp authority's chain.
+    timestamp_chain: str = ""
+    url: str = ""
+
+
+class TufSource(msgspec.Struct, frozen=True):
+    """Which Sigstore's trust root; nothing given: the public one, or that of TUF_ROOT."""
+
+    mirror: str = ""
+    root: bytes = b""
+    # That of a namespaced policy, whose mirror may not be a machine inside; empty for the others.
+    namespace: str = ""
+
+
+class TrustedKey(msgspec.Struct, frozen=True):
+    """Signatures by a public key (PEM, one block)."""
+
+    public_key: str
+    # sha224, sha256, sha384, sha512.
+    hash_name: str = "sha256"
+    log: LogTrust = LogTrust()
+    tuf: TufSource = TufSource()
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who, as an identity provider says; empty means any. Wildcards where `wildcards` is set."""
+
+    issuer: str = ""
+    issuer_regexp: str = ""
+    subject: str = ""
+    subject_regexp: str = ""
+    wildcards: bool = False
+
+
+class TrustedIdentity(msgspec.Struct, frozen=True):
+    """Signatures with short-lived certificates, by one of these identities."""
+
+    identities: tuple[Identity, ...]
+    # PEM; empty: the authorities of the trust root.
+    roots: str = ""
+    # May authorities of the trust root help from a certificate to `roots`? A bundle sends none.
+    borrows_intermediates: bool = False
+    # Extensions of Fulcio's certificates, by name or object identifier.
+    extensions: Mapping[str, str] = {}
+    log: LogTrust = LogTrust()
+    tuf: TufSource = TufSource()
+
+
+class TrustedCertificate(msgspec.Struct, frozen=True):
+    """Signatures by the key of a certificate, or by any that leads to a chain (PEM)."""
+
+    certificate: str = ""
+    chain: str = ""
+    hash_name: str = "sha256"
+    log: LogTrust = LogTrust()
+    tuf: TufSource = TufSource()
+
+
+class TrustedNotary(msgspec.Struct, frozen=True):
+    """Signatures made with notation whose certificates lead to one of these (PEM)."""
+
+    certificates: str
+    timestamp_certificates: str = ""
+
+
+CosignAttestor: TypeAlias = TrustedKey | TrustedIdentity | TrustedCertificate
+
+
+# --- what a signature proved
+
+
+class Signer(msgspec.Struct, frozen=True):
+    """Who made a signature: all that was verified about them."""
+
+    # SHA-256 of the public key (SubjectPublicKeyInfo), hex.
+    key: str = ""
+    issuer: str = ""
+    subject: str = ""
+    extensions: Mapping[str, str] = {}
+    # When, as a log or a time stamp authority says; None where neither was asked.
+    signed_at: datetime | None = None
+
+
+class VerifiedSignature(msgspec.Struct, frozen=True):
+    """A signature that counts: who made it, over what, and the annotations that were signed."""
+
+    origin: str
+    digest: str
+    signer: Signer
+    annotations: Mapping[str, Json] = {}
+    layer_annotations: Mapping[str, str] = {}
+
+
+class VerifiedStatement(msgspec.Struct, frozen=True):
+    """An attestation that counts: an in-toto statement about the image, and who made it."""
+
+    origin: str
+    predicate_type: str
+    # The whole statement: _type, subject, predicateType, predicate.
+    statement: Mapping[str, Json]
+    signer: Signer

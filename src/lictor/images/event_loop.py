@@ -1,0 +1,116 @@
+"""An event loop on a thread of its own, for whoever asks from threads without one.
+
+It begins at the first question of each process: a process that was forked has none of its parent's
+threads, and begins again.
+"""
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from lictor.core.errors import LookupFailedError
+
+
+class Closable(Protocol):
+    """What has to be told that nobody will ask any more."""
+
+    def close(self) -> None: ...
+
+
+State = TypeVar("State", bound=Closable)
+T = TypeVar("T")
+
+# Names are resolved on threads: a name server that does not answer must not hold them all.
+_RESOLVERS = 64
+
+
+class _Running(msgspec.Struct, frozen=True):
+    loop: asyncio.AbstractEventLoop
+    # Made on the loop's thread, and used there only.
+    state: Any
+
+
+class LoopThread(Generic[State]):
+    """Runs coroutines on its thread; `build` makes what they work with, once for each process."""
+
+    def __init__(self, name: str, build: Callable[[], State]) -> None:
+        self._name = name
+        self._build = build
+        self.forget()
+        _threads.add(self)
+
+    def forget(self) -> None:
+        """Begin anew: the thread belongs to another process, and so may the lock."""
+        self._lock = threading.Lock()
+        self._running: _Running | None = None
+
+    def ask(
+        self, name: str, work: Callable[[State], Coroutine[None, None, T]], seconds: float
+    ) -> T:
+        """The answer of a coroutine; LookupFailedError where `name` gives none in time."""
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001  (documented, and raises nothing)
+            raise LookupFailedError("a registry cannot be asked on the thread of an event loop")
+        if seconds <= 0:
+            raise LookupFailedError(f"no time is left to ask {name}")
+        running = self._running or self._start()
+        future = asyncio.run_coroutine_threadsafe(work(running.state), running.loop)
+        try:
+            return future.result(seconds)
+        except TimeoutError:
+            future.cancel()
+            raise LookupFailedError(f"{name} gave no answer within {seconds:.1f} s") from None
+        except CancelledError:
+            raise LookupFailedError(f"the question to {name} was given up") from None
+
+    def _start(self) -> _Running:
+        with self._lock:
+            if self._running is None:
+                loop = asyncio.new_event_loop()
+                loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, f"{self._name}-names"))
+                thread = threading.Thread(target=_run, args=(loop,), daemon=True, name=self._name)
+                thread.start()
+                state = asyncio.run_coroutine_threadsafe(_call(self._build), loop).result()
+                self._running = _Running(loop, state)
+                weakref.finalize(self, _end, loop, state, os.getpid())
+            return self._running
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    # What was cancelled comes to its end, and transports let go of their sockets.
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+
+def _end(loop: asyncio.AbstractEventLoop, state: Closable, process: int) -> None:
+    """Stop the thread, in the process that it belongs to."""
+
+    def stop() -> None:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        state.close()
+        loop.call_soon(loop.stop)
+
+    if process == os.getpid() and not loop.is_closed():
+        loop.call_soon_threadsafe(stop)
+
+
+async def _call(make: Callable[[], T]) -> T:
+    return make()
+
+
+_threads: "weakref.WeakSet[LoopThread[Any]]" = weakref.WeakSet()
+
+
+def _forget_threads() -> None:
+    for thread in _threads:
+        thread.forget()
+
+
+os.register_at_fork(after_in_child=_forget_threads)

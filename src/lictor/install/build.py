@@ -1,0 +1,165 @@
+"""An installation -> all its manifests, in an order in which they can be applied."""
+
+from collections.abc import Callable
+from functools import cache, partial
+
+from lictor.core.raw import Json, JsonObject
+from lictor.install.arguments import add_extra_flags, build_flags, write_text
+from lictor.install.crds import OPEN_REPORTS, build_crd, list_crd_kinds
+from lictor.install.installation import (
+    TEMPLATE,
+    Installation,
+    build_cluster_object,
+    build_labels,
+    build_object,
+    check_installation,
+    choose_values,
+)
+from lictor.install.monitoring import build_monitoring
+from lictor.install.placeholders import (
+    ArgumentList,
+    ComputedMap,
+    ConditionalPart,
+    Filler,
+    LabelSet,
+    OptionalValueAt,
+    fill,
+    fill_text,
+)
+from lictor.install.rights import build_rights, list_secret_names, name_account
+from lictor.install.settings_map import build_metrics_settings, build_settings, check_settings
+from lictor.install.values import find_value, name_kind
+from lictor.install.web_page import build_web_page
+from lictor.install.workloads import build_workloads
+
+# A controller as the API server knows it.
+_USER = "system:serviceaccount:<<namespace>>:<<account {}>>"
+_POD_SECURITY = "pod-security.kubernetes.io"
+
+
+def build_manifests(installation: Installation) -> list[JsonObject]:
+    """Everything that an installation is made of.
+
+    Webhook configurations and certificates are not among it: the controllers make them when they
+    can answer, so that a cluster is never told to ask someone who is not there.
+    """
+    check_installation(installation)
+    values = choose_values(installation)
+    check_settings(find_value(values, "config.settings"))
+    filler = _build_filler(installation, values)
+    namespace, *others = fill([_build_namespace(), *list_templates()], filler)
+    return [namespace, *build_kinds(values), *others]
+
+
+@cache
+def list_templates() -> list[Json]:
+    """All objects but the kinds and the Namespace, with placeholders for what is chosen."""
+    return [
+        *build_rights(TEMPLATE),
+        *build_config_maps(),
+        *build_monitoring(TEMPLATE),
+        *build_workloads(TEMPLATE),
+        *build_web_page(TEMPLATE),
+    ]
+
+
+def _build_filler(installation: Installation, values: JsonObject) -> Filler:
+    find: Callable[[str], Json] = partial(find_value, values)
+    authority, serving = list_secret_names(installation)
+    filler = Filler(
+        values=values,
+        texts={
+            "fullname": lambda _: installation.prefix,
+            "namespace": lambda _: installation.namespace,
+            "image": lambda _: _name_image(installation, values),
+            "account": partial(name_account, values, installation.names),
+            "authority": lambda _: authority,
+            "serving": lambda _: serving,
+            "value": lambda path: write_text(find(path)),
+        },
+        labels=partial(build_labels, installation),
+        arguments=lambda part: _build_arguments(installation, filler, part),
+        maps={
+            "settings": lambda: build_settings(
+                find("config"), installation.prefix, installation.namespace
+            ),
+            "metrics-settings": lambda: build_metrics_settings(find("metricsConfig")),
+        },
+    )
+    return filler
+
+
+def _name_image(installation: Installation, values: JsonObject) -> str:
+    image = values["image"]
+    registry = image.get("registry") or find_value(values, "global.image.registry")
+    name = f"{registry}/{image['repository']}" if registry else str(image["repository"])
+    if image.get("digest"):
+        return f"{name}@{image['digest']}"
+    return f"{name}:{image.get('tag') or installation.version}"
+
+
+def _build_arguments(installation: Installation, filler: Filler, part: ArgumentList) -> list[str]:
+    users = {
+        f"{controller}ServiceAccountName": fill_text(_USER.format(controller), filler)
+        for controller in ("background", "reports", "cleanup")
+    }
+    flags = {**build_flags(filler.values, part), **users}
+    own = {name: fill_text(text, filler) for name, text in part.own.items()}
+    flags = {**add_extra_flags(flags, filler.values, part), **own}
+    return [
+        *part.command,
+        f"--namespace={installation.namespace}",
+        f"--prefix={installation.prefix}",
+        *(f"--{name}={text}" for name, text in sorted(flags.items())),
+    ]
+
+
+# --- the kinds
+
+
+def build_kinds(values: JsonObject) -> list[JsonObject]:
+    """The definitions of the kinds that are wanted."""
+    crds = values["crds"]
+    if not crds["install"]:
+        return []
+    wanted = [
+        build_crd(kind)
+        for kind in list_crd_kinds()
+        if find_value(values, name_kind(kind.group, kind.plural))
+        and (kind.group != OPEN_REPORTS or wants_open_reports(values))
+    ]
+    more = {"labels": crds.get("customLabels"), "annotations": crds.get("annotations")}
+    added = {name: value for name, value in more.items() if value}
+    return [{**each, "metadata": {**each["metadata"], **added}} for each in wanted]
+
+
+def wants_open_reports(values: JsonObject) -> bool:
+    """Are the kinds of openreports.io installed?"""
+    return any(find_value(values, f"openreports.{name}") for name in ("enabled", "installCrds"))
+
+
+# --- what is neither a right nor runs
+
+
+def build_config_maps() -> list[Json]:
+    """The settings, and what is measured; with placeholders."""
+    names = TEMPLATE.names
+    found = (
+        ("config", names.config_map, "settings"),
+        ("metricsConfig", names.metrics_config_map, "metrics-settings"),
+    )
+    return [_build_config_map(path, name, data) for path, name, data in found]
+
+
+def _build_config_map(path: str, name: str, data: str) -> Json:
+    made = build_object(TEMPLATE, "v1/ConfigMap", name, "config", data=ComputedMap(data))
+    made["metadata"]["annotations"] = OptionalValueAt((f"{path}.annotations",))
+    return ConditionalPart((f"{path}.create",), made)
+
+
+def _build_namespace() -> JsonObject:
+    """The Namespace, in which only Pods as careful as ours may run."""
+    made = build_cluster_object(TEMPLATE, "v1/Namespace", TEMPLATE.namespace, "namespace")
+    modes = {f"{_POD_SECURITY}/{mode}": "restricted" for mode in ("enforce", "warn")}
+    made["metadata"]["labels"] = LabelSet("namespace", modes)
+    return made

@@ -1,0 +1,342 @@
+"""HTTP to one API server: TLS, who we are, pools of connections that notice a dead peer."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import tempfile
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TypeAlias, TypeVar
+from urllib.parse import quote
+
+import httpcore
+import httpx
+import msgspec
+
+from lictor.core.errors import UnknownHostError, UnreachableError, describe_os_error
+from lictor.core.lang.networks import METADATA
+from lictor.core.raw import Json
+from lictor.http.addresses import find_addresses
+from lictor.http.client import ClientResponse, HttpClient
+from lictor.kubernetes.config import ClusterConfig
+
+Params: TypeAlias = Mapping[str, str | int]
+Headers: TypeAlias = list[tuple[str, str]]
+T = TypeVar("T")
+
+TIMEOUT = 10.0
+_CONNECTIONS = 64
+# Credentials are read anew after so long; who asks all the time need not read them each time.
+_REMEMBER = 1.0
+# How long requests on connections with the former certificate may still take.
+_GRACE = 120.0
+# A peer that vanished without a word (a node that lost power) is noticed within half a minute.
+_KEEPALIVE = {
+    "TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000,
+}  # fmt: skip
+
+
+_AGENT = ("user-agent", "lictor")
+_COMMON: Headers = [("accept", "application/json"), _AGENT]
+
+
+class ApiRequest(msgspec.Struct, frozen=True):
+    """One HTTP request; `limit` is the time for each of its steps in seconds."""
+
+    method: str
+    path: str
+    content: bytes | None = None
+    content_type: str = "application/json"
+    params: Params | None = None
+    limit: float = TIMEOUT
+    # Which form of the answer is asked for; empty is plain JSON.
+    accept: str = ""
+
+
+class ApiConnection:
+    """Sends requests to one API server. Belongs to one event loop."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self._config = config
+        self._fixed = _list_fixed_headers(config)
+        self._extensions = (
+            {"sni_hostname": config.tls_server_name} if config.tls_server_name else {}
+        )
+        self._pair = (config.certificate, config.key)
+        self._open()
+        # Reading a token may run a program: not on the loop, nor among threads that wait for us.
+        self._reader: ThreadPoolExecutor | None = None
+        self._former: set[asyncio.Task[None]] = set()
+        # The headers that say who asks, for the next requests of a burst.
+        self._known: tuple[tuple[str, str], ...] = ()
+        self._known_until = 0.0
+
+    def _open(self) -> None:
+        context = build_ssl_context(self._config, self._pair)
+        self._http = _build_http(self._config, context, _CONNECTIONS)
+        # Plain requests need no general client, unless they go through a proxy.
+        self._wire = None if self._config.proxy else _build_wire(self._config, context)
+        # A watch holds its connection for minutes: it must not starve the other requests.
+        self._watches = _build_http(self._config, context, None)
+
+    async def close(self) -> None:
+        for task in self._former:
+            task.cancel()
+        if self._reader is not None:
+            self._reader.shutdown(wait=False, cancel_futures=True)
+        if self._wire is not None:
+            await self._wire.close()
+        await self._http.aclose()
+        await self._watches.aclose()
+
+    async def send(
+        self, outgoing: ApiRequest, *, renew: bool = False
+    ) -> httpx.Response | ClientResponse:
+        """One request and its whole answer, whatever its status; UnreachableError without one."""
+        _check_path(outgoing.path)
+        headers = await self._prepare(renew=renew)
+        if outgoing.content is not None:
+            headers.append(("content-type", outgoing.content_type))
+        if outgoing.accept:
+            headers.append(("accept", outgoing.accept))
+        try:
+            try:
+                return await self._send_once(outgoing, headers)
+            except (httpx.RemoteProtocolError, httpx.ReadError, ConnectionError):
+                # A kept connection may be closed by the server just when we use it again.
+                if outgoing.method != "GET":
+                    raise
+                return await self._send_once(outgoing, headers)
+        except (httpx.HTTPError, OSError) as error:
+            raise _unreachable(f"{outgoing.method} {outgoing.path}", error) from error
+
+    async def _send_once(
+        self, outgoing: ApiRequest, headers: Headers
+    ) -> httpx.Response | ClientResponse:
+        if self._wire is not None:
+            return await self._wire.send(
+                outgoing.method,
+                outgoing.path,
+                content=outgoing.content,
+                params=outgoing.params,
+                headers=_COMMON + headers if not outgoing.accept else [_AGENT, *headers],
+                limit=outgoing.limit,
+            )
+        return await self._http.request(
+            outgoing.method,
+            outgoing.path,
+            content=outgoing.content,
+            params=outgoing.params,
+            headers=headers,
+            timeout=outgoing.limit,
+            extensions=self._extensions,
+        )
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Params, read_timeout: float
+    ) -> AsyncIterator[httpx.Response]:
+        """A GET whose answer comes bit by bit."""
+        _check_path(path)
+        headers = await self._prepare()
+        try:
+            async with self._watches.stream(
+                "GET",
+                path,
+                params=params,
+                headers=headers,
+                timeout=httpx.Timeout(TIMEOUT, read=read_timeout),
+                extensions=self._extensions,
+            ) as response:
+                yield response
+        except (httpx.HTTPError, OSError) as error:
+            raise _unreachable(f"watch of {path}", error) from error
+
+    async def _prepare(self, *, renew: bool = False) -> Headers:
+        """The headers that say who asks; a new client certificate is taken into use."""
+        identity, token = self._config.identity, self._config.token
+        if not renew and time.monotonic() < self._known_until:
+            return list(self._known)
+        if identity is not None:
+            pair = await self._read(identity, renew)
+            if pair[0] and pair != self._pair:
+                self._change_pair(pair)
+        headers = list(self._fixed)
+        if token is not None:
+            text = await self._read(token, renew)
+            if text:
+                headers.append(("authorization", f"Bearer {text}"))
+        self._known, self._known_until = tuple(headers), time.monotonic() + _REMEMBER
+        return headers
+
+    async def _read(self, source: Callable[[bool], T], renew: bool) -> T:  # noqa: FBT001
+        if self._reader is None:
+            self._reader = ThreadPoolExecutor(1, "credentials")
+        return await asyncio.get_running_loop().run_in_executor(self._reader, source, renew)
+
+    def _change_pair(self, pair: tuple[str, str]) -> None:
+        """From now on, connections with another certificate; requests under way may end first."""
+        former = [client.aclose for client in (self._http, self._watches)]
+        if self._wire is not None:
+            former.append(self._wire.close)
+        self._pair = pair
+        self._open()
+        task = asyncio.get_running_loop().create_task(_close_later(former))
+        self._former.add(task)
+        task.add_done_callback(self._former.discard)
+
+
+async def _close_later(closers: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(_GRACE)
+    for close in closers:
+        await close()
+
+
+def build_ssl_context(config: ClusterConfig, pair: tuple[str, str] | None = None) -> ssl.SSLContext:
+    """TLS towards the API server: its authority, and our certificate where there is one."""
+    try:
+        context = ssl.create_default_context(cadata=config.ca or None)
+        # Authorities of clusters often lack extensions that newer Pythons insist on; Go does not.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if not config.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        certificate, key = pair or (config.certificate, config.key)
+        if certificate:
+            # The ssl module reads keys from files only.
+            with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+                file.write(f"{certificate.strip()}\n{key.strip()}\n")
+                file.flush()
+                context.load_cert_chain(file.name, password=_refuse_password)
+    except ssl.SSLError as error:
+        why = error.reason or error
+        raise UnreachableError(
+            f"{config.server}: the certificates to connect with cannot be used: {why}"
+        ) from error
+    return context
+
+
+def _refuse_password() -> str:
+    # Without this OpenSSL would ask on the terminal, and wait.
+    raise UnreachableError("the client key is encrypted; give one without a password")
+
+
+def _build_http(
+    config: ClusterConfig, context: ssl.SSLContext, connections: int | None
+) -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+    transport = build_transport(context, limits, config.proxy or None)
+    return httpx.AsyncClient(
+        base_url=config.server,
+        transport=transport,
+        trust_env=False,
+        headers={"accept": "application/json", "user-agent": "lictor"},
+        timeout=TIMEOUT,
+    )
+
+
+def build_transport(
+    context: ssl.SSLContext,
+    limits: httpx.Limits,
+    proxy: httpx.Proxy | str | None = None,
+    blocked: tuple[str, ...] = METADATA,
+) -> httpx.AsyncHTTPTransport:
+    """A transport of httpx that connects, also to its proxy, by way of `http.addresses`."""
+    transport = httpx.AsyncHTTPTransport(
+        verify=context,
+        trust_env=False,
+        limits=limits,
+        proxy=proxy,
+        socket_options=list_socket_options(),
+    )
+    # httpx has no argument for this; the tests fail if it moves.
+    pool = transport._pool  # noqa: SLF001
+    pool._network_backend = _CheckedBackend(pool._network_backend, blocked)  # noqa: SLF001
+    return transport
+
+
+class _CheckedBackend(httpcore.AsyncNetworkBackend):
+    """Connects to addresses that were checked, and resolves no name a second time."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkBackend, blocked: tuple[str, ...]) -> None:
+        self._inner = inner
+        self._blocked = blocked
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  (httpcore's signature)
+        local_address: str | None = None,
+        socket_options: Json = None,
+    ) -> httpcore.AsyncNetworkStream:
+        failure: Exception | None = None
+        try:
+            addresses = await find_addresses(host, port, self._blocked)
+        except UnknownHostError as error:
+            raise httpcore.ConnectError(str(error)) from error
+        for address in addresses:
+            try:
+                return await self._inner.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure or httpcore.ConnectError(f"no address of {host}")
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+
+def _build_wire(config: ClusterConfig, context: ssl.SSLContext) -> HttpClient:
+    return HttpClient(
+        config.server,
+        context,
+        connections=_CONNECTIONS,
+        server_name=config.tls_server_name,
+        socket_options=list_socket_options(),
+    )
+
+
+def list_socket_options() -> list[tuple[int, int, int]]:
+    """What makes the kernel ask a silent peer whether it is still there, where it can."""
+    options = [
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    ]
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    return options
+
+
+def _list_fixed_headers(config: ClusterConfig) -> Headers:
+    headers: Headers = []
+    if config.username:
+        pair = b64encode(f"{config.username}:{config.password}".encode()).decode()
+        headers.append(("authorization", f"Basic {pair}"))
+    if config.impersonate:
+        headers.append(("impersonate-user", config.impersonate))
+        headers += [("impersonate-group", group) for group in config.impersonate_groups]
+        if config.impersonate_uid:
+            headers.append(("impersonate-uid", config.impersonate_uid))
+        for name, values in config.impersonate_extra.items():
+            headers += [(f"impersonate-extra-{quote(name, safe='')}", value) for value in values]
+    return headers
+
+
+def _check_path(path: str) -> None:
+    """A path, and not a URL: with one, our credentials would go to another host."""
+    if not path.startswith("/") or path.startswith("//"):
+        raise UnreachableError(f"{path!r} is not a path of the API server")
+
+
+def _unreachable(what: str, error: Exception) -> UnreachableError:
+    if isinstance(error, OSError) and error.errno:
+        return UnreachableError(f"{what}: {describe_os_error(error)}")
+    return UnreachableError(f"{what}: {type(error).__name__} {error}".rstrip())

@@ -1,0 +1,90 @@
+"""What becomes of the text of a policy about Pods for the controllers of Pods."""
+
+import pytest
+
+from lictor.core.families.kyverno_cel.autogen import list_floors
+from lictor.core.model.cel_policy import PodControllers, ValidatingSpec
+from lictor.core.model.constraints import MatchResources, ResourceRule
+from lictor.core.model.metadata import LabelSelector
+from lictor.core.model.policy import CelExpression
+
+PODS = ResourceRule(
+    operations=("CREATE",), api_groups=("",), api_versions=("v1",), resources=("pods",)
+)
+ABOUT_PODS = MatchResources(resource_rules=(PODS,))
+
+
+@pytest.mark.parametrize(
+    ("floor", "text", "expected"),
+    [
+        ("defaults", "object.spec.a", "object.spec.template.spec.a"),
+        ("defaults", "oldObject.spec.a", "oldObject.spec.template.spec.a"),
+        ("defaults", "object.metadata.labels", "object.spec.template.metadata.labels"),
+        ("cronjobs", "object.spec.a", "object.spec.jobTemplate.spec.template.spec.a"),
+        (
+            "cronjobs",
+            "oldObject.metadata.x",
+            "oldObject.spec.jobTemplate.spec.template.metadata.x",
+        ),
+        ("defaults", "object.kind", "object.kind"),
+        ("defaults", "object.?spec.a", "object.?spec.a"),
+        ("defaults", "'ü<&>\"' + object.spec.a", "'ü<&>\"' + object.spec.template.spec.a"),
+    ],
+)
+def test_text(floor, text, expected):
+    spec = ValidatingSpec(ABOUT_PODS, validations=(CelExpression(text, "in " + text),))
+    floors = {each.name: each for each in list_floors(ABOUT_PODS, None)}
+    rewritten = floors[floor].rewrite(spec)
+    assert rewritten.validations == (CelExpression(expected, "in " + expected),)
+    assert rewritten.match_constraints == floors[floor].constraints
+
+
+@pytest.mark.parametrize(
+    ("controllers", "expected"),
+    [
+        (None, {"cronjobs": ["cronjobs"], "defaults": ["daemonsets", "deployments", "replicasets", "statefulsets", "jobs"]}),
+        (("deployments",), {"defaults": ["deployments"]}),
+        (("cronjobs", "unknown"), {"cronjobs": ["cronjobs"]}),
+        ((), {}),
+    ],
+)  # fmt: skip
+def test_controllers(controllers, expected):
+    found = {
+        floor.name: [r for rule in floor.constraints.resource_rules for r in rule.resources]
+        for floor in list_floors(ABOUT_PODS, PodControllers(controllers))
+    }
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [
+        None,
+        MatchResources(),
+        MatchResources(resource_rules=(PODS, PODS)),
+        MatchResources(resource_rules=(PODS,), exclude_resource_rules=(PODS,)),
+        MatchResources(
+            resource_rules=(PODS,), object_selector=LabelSelector(match_labels={"a": "b"})
+        ),
+        MatchResources(
+            resource_rules=(PODS,), namespace_selector=LabelSelector(match_labels={"a": "b"})
+        ),
+        *(
+            MatchResources(resource_rules=(rule,))
+            for rule in (
+                ResourceRule(("x",), ("CREATE",), ("",), ("v1",), ("pods",)),
+                ResourceRule((), ("CREATE",), ("*",), ("v1",), ("pods",)),
+                ResourceRule((), ("CREATE",), ("",), ("*",), ("pods",)),
+                ResourceRule((), ("CREATE",), ("",), ("v1",), ("pods", "services")),
+                ResourceRule((), (), ("",), ("v1",), ("pods",)),
+            )
+        ),
+    ],
+)
+def test_only_policies_about_pods_alone(constraints):
+    assert list(list_floors(constraints, None)) == []
+
+
+def test_empty_selectors_do_not_count():
+    constraints = MatchResources(LabelSelector(), LabelSelector(), (PODS,))
+    assert len(list(list_floors(constraints, None))) == 2
