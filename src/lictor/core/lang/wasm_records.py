@@ -1,6 +1,8 @@
 """What goes into a Wasm policy and what comes out, whatever protocol it speaks."""
 
 import json
+import math
+import time
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from enum import StrEnum
@@ -8,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from lictor.core.errors import GuestError
+from lictor.core.errors import GuestError, GuestTimeError, SlowRequestError
 from lictor.core.lang.yaml.plain_json import YamlFault, check_depth
 from lictor.core.raw import Json, JsonObject
 
@@ -17,6 +19,27 @@ _MIB = 1024 * 1024
 # Set by a thread that serves others: a guest that is not done in so many seconds is stopped with
 # SlowRequestError, and judged elsewhere.
 brief_seconds: ContextVar[float | None] = ContextVar("brief_seconds", default=None)
+
+
+def find_end(seconds: float | None) -> float:
+    """Until when the host may work for a guest that may take so long from now on."""
+    seconds = shorten(seconds)
+    return math.inf if seconds is None else time.monotonic() + seconds
+
+
+def shorten(seconds: float | None) -> float | None:
+    """How long a guest may take on this thread, which may serve others."""
+    brief = brief_seconds.get()
+    return brief if brief is not None and (seconds is None or brief < seconds) else seconds
+
+
+def time_error(seconds: float | None) -> Exception:
+    """What to raise for a guest that was interrupted."""
+    if shorten(seconds) != seconds:
+        return SlowRequestError("a policy in Wasm takes long")
+    return GuestTimeError(
+        f"the policy was stopped: it took longer than the {seconds:g} seconds that it may take"
+    )
 
 
 class ExecutionMode(StrEnum):

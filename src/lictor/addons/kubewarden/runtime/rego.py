@@ -18,8 +18,14 @@ import orjson
 from lictor.addons.kubewarden.runtime.native_calls import CallbackTable, StoppedError
 from lictor.addons.kubewarden.runtime.rego_data import RegoData
 from lictor.addons.kubewarden.runtime.rego_instance import RegoInstance, check_module
-from lictor.addons.kubewarden.runtime.sandbox import count_ticks, time_error, trap_error
-from lictor.core.errors import FunctionError, GuestError, LictorError, ModuleError, TooLargeError
+from lictor.addons.kubewarden.runtime.sandbox import count_ticks, trap_error
+from lictor.core.errors import (
+    FunctionError,
+    GuestError,
+    LictorError,
+    ModuleError,
+    TooLargeError,
+)
 from lictor.core.lang.patch.strict_json_patch import apply_json_patch
 from lictor.core.lang.rego import STRICT, BuiltinRun, Function, find_builtins
 from lictor.core.lang.rego.values import RegoValue, sort_key, write_value
@@ -30,6 +36,7 @@ from lictor.core.lang.wasm_records import (
     GuestLimits,
     HostCalls,
     SettingsAnswer,
+    time_error,
 )
 from lictor.core.raw import Json, JsonObject
 from lictor.core.records import convert_record

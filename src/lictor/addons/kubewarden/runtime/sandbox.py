@@ -12,8 +12,8 @@ import msgspec
 
 from lictor.addons.kubewarden.runtime.engine import TICK_SECONDS
 from lictor.addons.kubewarden.runtime.native import VALUE_STRIDE, Frame, load_native
-from lictor.core.errors import GuestError, GuestTimeError, HostCallError, SlowRequestError
-from lictor.core.lang.wasm_records import GuestLimits, HostCalls, brief_seconds
+from lictor.core.errors import GuestError, HostCallError
+from lictor.core.lang.wasm_records import GuestLimits, HostCalls, find_end, shorten, time_error
 
 if TYPE_CHECKING:
     from lictor.addons.kubewarden.runtime.linking import LinkedModule
@@ -243,20 +243,9 @@ class Sandbox:
         raise trap_error(message, self.memory_bytes, self._linked.limits.memory_bytes)
 
 
-def find_end(seconds: float | None) -> float:
-    """Until when the host may work for a guest that may take so long from now on."""
-    seconds = _shorten(seconds)
-    return math.inf if seconds is None else time.monotonic() + seconds
-
-
-def _shorten(seconds: float | None) -> float | None:
-    brief = brief_seconds.get()
-    return brief if brief is not None and (seconds is None or brief < seconds) else seconds
-
-
 def count_ticks(seconds: float | None) -> int:
     """How many ticks of the engine a guest may run for; fewer for a thread that serves others."""
-    seconds = _shorten(seconds)
+    seconds = shorten(seconds)
     if seconds is None:
         return _FOR_EVER
     # The first tick may come at once: one more, so that nobody gets less than promised.
@@ -268,15 +257,6 @@ def trap_error(told: str, held: int, limit: int) -> GuestError:
     words = _TRAP_WORDS.get(told, told)
     memory = f", with {held >> 20} of the {limit >> 20} MiB of memory that it may have"
     return GuestError(f"the policy was stopped: {words}{memory if held * 2 >= limit else ''}")
-
-
-def time_error(seconds: float | None) -> Exception:
-    """What to raise for a guest that was interrupted."""
-    if _shorten(seconds) != seconds:
-        return SlowRequestError("a policy in Wasm takes long")
-    return GuestTimeError(
-        f"the policy was stopped: it took longer than the {seconds:g} seconds that it may take"
-    )
 
 
 def take_trap(trap: int) -> str:

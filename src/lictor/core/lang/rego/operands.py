@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import TypeAlias, TypeVar
 
-from lictor.addons.kubewarden.runtime.sandbox import find_end, time_error
 from lictor.core.errors import FunctionError, HostCallError
 from lictor.core.lang.rego.values import RegoSet, RegoValue, is_object
-from lictor.core.lang.wasm_records import GuestLimits, HostCalls
+from lictor.core.lang.wasm_records import GuestLimits, HostCalls, find_end, time_error
 
 Item = TypeVar("Item")
 
