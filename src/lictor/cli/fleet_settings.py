@@ -1,13 +1,20 @@
 """Do flags ask for more than files on this machine, and do they go together?"""
 
-from lictor.addons.fleet.addresses import is_address
+import re
+
 from lictor.cli.apply_plan import ApplyFlags
-from lictor.cli.inputs.sources import STDIN
+from lictor.cli.inputs.sources import STDIN, is_url
 from lictor.core.errors import UsageError
 
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 LOCAL = "local"
 RAY = "ray"
 RAY_ADDRESS = f"{RAY}://"
+
+
+def is_address(path: str) -> bool:
+    """Whether a path is read through fsspec."""
+    return ADDRESS.match(path) is not None and not is_url(path)
 
 
 def is_ray(engine: str) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from lictor.cli.fleet_settings import ADDRESS, is_address
 from lictor.cli.inputs.resource_inputs import tell_unreadable
 from lictor.cli.inputs.sources import (
     STDIN,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 # Where a store tells whether a file is still the same; the first that is there counts.
 _VERSION_FIELDS = ("ETag", "etag", "version", "generation", "mtime", "LastModified", "created")
 _PACKAGES = {
@@ -55,11 +55,6 @@ class InputFile(msgspec.Struct, frozen=True):
     size: int | None = None
     # Another one means that the file has changed.
     version: str = ""
-
-
-def is_address(path: str) -> bool:
-    """Whether a path is read through fsspec."""
-    return _ADDRESS.match(path) is not None and not is_url(path)
 
 
 def list_inputs(
@@ -115,7 +110,7 @@ def name_stored(scheme: str, name: str, shown: str) -> str:
     """The address of a file that a store (`shown`) names."""
     if scheme == "file":
         return f"file://{name}"
-    full = name if _ADDRESS.match(name) else f"{scheme}://{name.lstrip('/')}"
+    full = name if ADDRESS.match(name) else f"{scheme}://{name.lstrip('/')}"
     if not full.startswith(f"{scheme}://"):
         # Who fills a store does not choose what else is read here.
         raise LoadError(f"it names a file elsewhere: {hide_credentials(full)}", where=shown)
