@@ -11,9 +11,9 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-from lictor.addons.kubewarden.runtime.engine import reserved_bytes
 from lictor.core.errors import UsageError
 from lictor.core.lang.quantity import parse_quantity
+from lictor.core.lang.wasm_module import reserved_bytes
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     import wasmtime
 
 
+# Address space in bytes, for each engine that this process made.
+reserved: list[int] = []
+
+
+def reserved_bytes() -> int:
+    """How much of what RLIMIT_DATA counts is only reserved, and nothing that this process uses."""
+    return sum(reserved)
+
+
 class ModuleMetadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The custom section `io.kubewarden.metadata`."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lictor.addons.kubewarden.runtime.metadata import read_metadata, refuse_long_lists
 from lictor.core.errors import ModuleError
-from lictor.core.lang.wasm_module import WasmModule
+from lictor.core.lang.wasm_module import WasmModule, reserved
 
 if TYPE_CHECKING:
     import wasmtime
@@ -61,8 +61,6 @@ _POOL = {
 }
 _ELEMENT_BYTES = 8
 _TABLE_BYTES = _POOL["total_tables"] * _POOL["table_elements"] * _ELEMENT_BYTES
-# For each engine that this process made.
-_reserved: list[int] = []
 # As wasmtime asks for it: no swap is set aside. The number is Linux's, which Python does not name.
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 _MAGIC = b"\x00asm"
@@ -125,11 +123,6 @@ def settings_key() -> str:
     return f"wasmtime-{version('wasmtime')}-{_SETTINGS}"
 
 
-def reserved_bytes() -> int:
-    """How much of what RLIMIT_DATA counts is only reserved, and nothing that this process uses."""
-    return sum(_reserved)
-
-
 def _reserve_addresses() -> bool:
     """Is there room for all guests? wasmtime would end the process where there is not.
 
@@ -147,7 +140,7 @@ def _reserve_addresses() -> bool:
     except (OSError, ValueError, OverflowError):
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
         return False
-    _reserved.append(_TABLE_BYTES)
+    reserved.append(_TABLE_BYTES)
     return True
 
 
