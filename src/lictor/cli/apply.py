@@ -17,13 +17,17 @@ from lictor.cli.apply_plan import (
     parse_ttl,
 )
 from lictor.cli.apply_run import ApplyPlan, ApplyRun
-from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
 from lictor.cli.fleet_settings import check_fleet, is_fleet
 from lictor.cli.inputs.policies import LoadedPolicies, load_policy_files
 from lictor.cli.inputs.repositories import GitAccess
 from lictor.cli.inputs.resource_inputs import ResourceInputs, WatchShards, open_resources
-from lictor.cli.inputs.sources import PolicySource, hide_credentials, read_policies
+from lictor.cli.inputs.sources import (
+    PolicySource,
+    hide_credentials,
+    read_policies,
+)
+from lictor.cli.terminal import wants_color
 from lictor.core.errors import LoadError
 from lictor.core.garbage import keeping_garbage
 from lictor.core.raw import Json

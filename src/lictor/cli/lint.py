@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lictor.cli.cluster_options import count_noun
-from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, slice_option
+from lictor.cli.terminal import wants_color
 from lictor.core.errors import UsageError
 from lictor.core.release import VERSION
 

@@ -1,12 +1,11 @@
 """What others wrote (policies, resources, modules, registries) has no power over a terminal."""
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
-
-from lictor.cli.color import wants_color
 
 # What steers a terminal; lines and columns stay.
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
@@ -15,6 +14,18 @@ _STEERING = re.compile(f"[{_CONTROLS}\\u202a-\\u202e\\u2066-\\u2069]")
 _GUARDED = re.compile(f"[{_CONTROLS}]")
 # Colours are all that we ourselves send.
 _GUARDED_BUT_COLORS = re.compile(f"(?!\\x1b\\[(?:[01]|3[1-6])m)[{_CONTROLS}]")
+
+
+def wants_color(*, unless: bool = False) -> bool:
+    """Whether what goes to standard output is coloured; `unless` a flag says that it is not.
+
+    As no-color.org and its counterpart say: set to anything but nothing, they count.
+    """
+    if unless or os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def show_plainly(text: str) -> str:

@@ -11,11 +11,11 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes
 from lictor.cli.inputs.lookups import choose_registries
 from lictor.cli.inputs.records import TestResult
 from lictor.cli.inputs.repositories import GitAccess
+from lictor.cli.terminal import wants_color
 from lictor.cli.test_cases import (
     TEST_FILE,
     TestCase,
