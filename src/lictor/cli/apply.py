@@ -29,6 +29,7 @@ from lictor.cli.inputs.sources import (
 )
 from lictor.cli.terminal import wants_color
 from lictor.core.errors import LoadError
+from lictor.core.families.built_in import load_part
 from lictor.core.garbage import keeping_garbage
 from lictor.core.raw import Json
 from lictor.core.report.policy_report import REPORT_APIS
@@ -211,8 +212,7 @@ def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
     more = tuple(file.options for file in files)
     if is_fleet(flags):
         # Most runs have no fleet, and start-up counts.
-        from lictor.addons.fleet.run import begin_fleet
-
+        begin_fleet = load_part("fleet")
         with begin_fleet(flags, policies, (options, *more), printer.say) as fleet:
             return _finish(flags, fleet, printer)
     return _finish(flags, _begin(flags, policies, (options, *more), printer, live), printer, live)

@@ -18,6 +18,7 @@ from lictor.cli.inputs.policies import LoadedPolicies
 from lictor.cli.inputs.sources import SourceText
 from lictor.cli.output_files import ObjectFiles, ParquetFile, PendingFile
 from lictor.cli.terminal import show_plainly
+from lictor.core.families.built_in import load_part
 from lictor.core.model.finding import Location
 from lictor.core.model.result import Result, Verdict
 from lictor.core.release import VERSION
@@ -335,9 +336,7 @@ class ApplyPrinter:
                 self._print(_render_located((output,), self._options))
 
     def _print_html(self, outputs: Iterable[ResourceOutput]) -> None:
-        from lictor.addons.web.html_report import HtmlReport
-
-        report = HtmlReport(self._options.timestamp)
+        report = load_part("html report")(self._options.timestamp)
         report.add_policies(self.policy_texts)
         for output in outputs:
             if output.page_report:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cli.result_locations import LocateResult, locate_nowhere
+from lictor.core.families.built_in import load_part
 from lictor.core.model.finding import Location
 from lictor.core.model.request import Request
 from lictor.core.model.result import Result, RuleType, Status, Verdict
@@ -159,9 +160,7 @@ def _make_page_output(
     if not verdict.results:
         return ResourceOutput(counts)
     # Loaded when asked for: most runs print something else, and start-up counts.
-    from lictor.addons.web.html_report import build_page_report
-
-    made = build_page_report(verdict, options.timestamp, audit_warn=options.audit_warn)
+    made = load_part("page report")(verdict, options.timestamp, audit_warn=options.audit_warn)
     begin = locate(replace(verdict.results[0], failure=None))
     place = "" if begin is None else f"{begin.file}:{begin.line}"
     return ResourceOutput(counts, failures=_keep_failures(verdict), page_report=made, place=place)

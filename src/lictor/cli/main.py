@@ -3,6 +3,7 @@
 import click
 
 from lictor.cli.lazy_group import LazyCommand, LazyGroup
+from lictor.core.families import built_in
 from lictor.core.release import VERSION
 
 PROGRAM = "lictor"
@@ -37,6 +38,7 @@ OWN_COMMANDS = frozenset(
 LOGGING_COMMANDS = frozenset(("control", "serve", "up", "wasm", "web"))
 
 COMMANDS = {
+    **{name: LazyCommand(*entry) for name, entry in built_in.COMMANDS.items()},
     "apply": LazyCommand("lictor.cli.apply", "apply", "Apply policies to resources."),
     "cleanup": LazyCommand(
         "lictor.cli.cleanup", "cleanup", "Show what cleanup policies would delete."
@@ -45,9 +47,6 @@ COMMANDS = {
         "lictor.cli.completion", "completion", "Print the completion script for a shell."
     ),
     "control": LazyCommand("lictor.cli.control", "control", "Run the controllers of the cluster."),
-    "convert": LazyCommand(
-        "lictor.addons.convert.command", "convert", "Turn classic policies into CEL policies."
-    ),
     "crds": LazyCommand(
         "lictor.cli.crds", "crds", "Print the definitions of all kinds of policies and reports."
     ),
@@ -63,15 +62,6 @@ COMMANDS = {
     ),
     "jp": LazyCommand("lictor.cli.jp", "jp", "Work with JMESPath expressions."),
     "lint": LazyCommand("lictor.cli.lint", "lint", "Check policies and test files for mistakes."),
-    "lsp": LazyCommand(
-        "lictor.addons.editor.command", "lsp", "Run the language server for editors."
-    ),
-    "migrate": LazyCommand(
-        "lictor.addons.migrate.command", "migrate", "Replace Kyverno, and show what would differ."
-    ),
-    "policy-server": LazyCommand(
-        "lictor.addons.kubewarden.server.command", "policy_server", "Serve Kubewarden's policies."
-    ),
     "preview": LazyCommand(
         "lictor.cli.preview", "preview", "Show what a policy would deny or change in a cluster."
     ),
@@ -82,17 +72,12 @@ COMMANDS = {
     "uninstall": LazyCommand(
         "lictor.cli.uninstall", "uninstall", "Remove an installation from the cluster."
     ),
-    "up": LazyCommand("lictor.addons.apiserver.up", "up", "Run a local cluster to try policies."),
     "verify": LazyCommand(
         "lictor.cli.verify",
         "verify",
         "Show who signed an image, and the results of policies for it.",
     ),
     "version": LazyCommand("lictor.cli.version", "version", "Print the version."),
-    "wasm": LazyCommand(
-        "lictor.addons.kubewarden.cli", "wasm", "Run and share Kubewarden's policies in Wasm."
-    ),
-    "web": LazyCommand("lictor.addons.web.command", "web", "Serve the web UI with reports."),
 }
 
 cli = LazyGroup(

@@ -5,9 +5,6 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from lictor.addons.kubewarden.controller.reconcile import build_policy_servers_loop
-from lictor.addons.kubewarden.controller.rollout import OwnServer
-from lictor.addons.kubewarden.controller.webhooks import let_go_of_policies
 from lictor.controllers.background_wiring import build_background
 from lictor.controllers.certificates import build_certificates_loop
 from lictor.controllers.cleanup.schedule import build_policies_loop
@@ -27,6 +24,7 @@ from lictor.controllers.webhook_configuration.writer import (
     remove_webhooks,
 )
 from lictor.core.errors import UsageError
+from lictor.core.families.built_in import load_part
 from lictor.kubernetes.discovery import Discovery
 
 OnUninstall: TypeAlias = Callable[[], Awaitable[object]]
@@ -149,8 +147,8 @@ def _build_policies(
     follow_changes(context.store)
     native, made = build_native_loop(context, ready, emit)
     find_address = ConfigurationWriter(context).find_address
-    own = OwnServer(context.store, find_address, heartbeat.healthy)
-    servers = build_policy_servers_loop(context, own, emit)
+    own = load_part("own policy server")(context.store, find_address, heartbeat.healthy)
+    servers: ReconcileLoop = load_part("policy servers")(context, own, emit)
     heartbeat.listen(servers.wake)
     return [webhooks, native, build_status_loop(context, ready, made, emit), servers]
 
@@ -158,6 +156,6 @@ def _build_policies(
 def _clean_up(context: ControllerContext) -> OnUninstall:
     async def clean_up() -> None:
         await remove_webhooks(context.client, context.names)
-        await let_go_of_policies(context.client, context.names)
+        await load_part("policy release")(context.client, context.names)
 
     return clean_up

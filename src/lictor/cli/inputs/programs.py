@@ -7,22 +7,16 @@ from typing import TYPE_CHECKING
 from lictor.cli.inputs.lookups import GivenObjects
 from lictor.cli.inputs.policies import LoadedPolicies
 from lictor.core.assembly import CompileOptions, compile_documents
+from lictor.core.families.built_in import load_part
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Program
 from lictor.core.model.request import GroupVersionKind
 from lictor.core.ports import Lookups
 
 if TYPE_CHECKING:
-    from lictor.addons.kubewarden.modules.module_store import ModuleSettings, ModuleStore
     from lictor.core.facts.resource_names import ResourceNames
-    from lictor.core.lang.wasm_module import WasmModule
+    from lictor.core.lang.wasm_module import Modules, WasmModule
     from lictor.core.model.constraints import MatchResources
-
-# As policy servers call them.
-_SOURCES = "KUBEWARDEN_SOURCES_PATH"
-_VERIFICATION = "KUBEWARDEN_VERIFICATION_CONFIG_PATH"
-_DOCKER = "KUBEWARDEN_DOCKER_CONFIG_JSON_PATH"
-_TRUST = "KUBEWARDEN_SIGSTORE_TRUST_CONFIG_PATH"
 
 
 def compile_given(
@@ -117,36 +111,12 @@ class GivenModules:
     """
 
     def __init__(self) -> None:
-        self._store: ModuleStore | None = None
+        self._store: Modules | None = None
         self._process = 0
 
     def load(self, address: str, namespace: str = "") -> "WasmModule":
         # Threads do not survive a fork, and the store needs one to end what loops.
         if self._store is None or self._process != os.getpid():
-            self._store, self._process = _open_store(), os.getpid()
+            # Loads wasmtime and what speaks to registries, which most runs never need.
+            self._store, self._process = load_part("module store")(), os.getpid()
         return self._store.load(address, namespace)
-
-
-def _open_store() -> "ModuleStore":
-    # Loads wasmtime and what speaks to registries, which most runs never need.
-    from lictor.addons.kubewarden.modules.module_store import ModuleStore
-
-    return ModuleStore(_read_settings().for_operator())
-
-
-def _read_settings() -> "ModuleSettings":
-    from lictor.addons.kubewarden.modules.module_sources import ModuleSources, read_sources
-    from lictor.addons.kubewarden.modules.module_store import ModuleSettings
-    from lictor.addons.kubewarden.modules.module_verification import (
-        read_trust_config,
-        read_verification,
-    )
-
-    sources, verification = os.environ.get(_SOURCES), os.environ.get(_VERIFICATION)
-    trust = os.environ.get(_TRUST)
-    return ModuleSettings(
-        sources=read_sources(sources) if sources else ModuleSources(),
-        verification=read_verification(verification) if verification else None,
-        trusted_root=read_trust_config(trust) if trust else b"",
-        docker_config=os.environ.get(_DOCKER, ""),
-    )

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from lictor.core.errors import LoadError
+from lictor.core.families.built_in import FAMILIES, import_name
 from lictor.core.model.constraints import MatchResources, ResourceRule
 from lictor.core.model.matching import MatchCondition
 from lictor.core.model.metadata import LabelSelector, PolicyRecord
@@ -29,12 +30,6 @@ AbsentFields: TypeAlias = Mapping[type[msgspec.Struct], frozenset[str]]
 
 # What the prefixes of unique names end with where policies are groups of others.
 _OF_GROUPS = "-group"
-_BUILT_IN = (
-    "lictor.core.families.classic",
-    "lictor.core.families.admission_policy",
-    "lictor.core.families.kyverno_cel",
-    "lictor.addons.kubewarden.family",
-)
 
 
 AGE_COLUMN = "AGE | date | .metadata.creationTimestamp"
@@ -304,15 +299,9 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-@cache
-def _import(reference: str) -> Any:
-    module, _, name = reference.partition(":")
-    return getattr(import_module(module), name)
-
-
 def resolve(reference: Reference) -> Any:
     """What a reference stands for."""
-    return _import(reference) if isinstance(reference, str) else reference
+    return import_name(reference) if isinstance(reference, str) else reference
 
 
 class Registry:
@@ -323,7 +312,7 @@ class Registry:
         self._all: dict[tuple[str, str], PolicyKind] | None = None
         self._registered: list[PolicyKind] = []
         self._families: list[str] = []
-        for module in _BUILT_IN:
+        for module in FAMILIES.values():
             _add(self._built_in, import_module(module).KINDS, module)
 
     @property

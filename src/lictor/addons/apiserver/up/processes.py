@@ -24,6 +24,7 @@ from lictor.addons.apiserver.up.plan import ClusterPlan
 from lictor.addons.apiserver.up.policy_files import FileObject
 from lictor.cli.logs import set_up_logging
 from lictor.controllers.certificates import build_secret, choose_settings
+from lictor.core.families.built_in import load_part
 from lictor.core.raw import JsonObject
 from lictor.http.keys import make_authority, make_serving
 from lictor.kubernetes.client import Client
@@ -152,11 +153,8 @@ def _run_page(plan: ClusterPlan) -> None:
     select.select((plan.page,), (), ())
     import uvloop
 
-    from lictor.addons.web.options import WebOptions
-    from lictor.addons.web.service import PageServer
-
-    options = WebOptions(
+    options = load_part("page options")(
         kubeconfigs=(str(plan.kubeconfig),), access_key=plan.page_key, names=plan.names
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(PageServer(options, plan.page).run())
+        runner.run(load_part("page server")(options, plan.page).run())

@@ -23,8 +23,13 @@ from lictor.addons.kubewarden.modules.module_folder import (
     write_whole,
 )
 from lictor.addons.kubewarden.modules.module_runtime import CompileLimits, share_runtime
-from lictor.addons.kubewarden.modules.module_sources import ModuleSources
-from lictor.addons.kubewarden.modules.module_verification import VerificationConfig, verify_module
+from lictor.addons.kubewarden.modules.module_sources import ModuleSources, read_sources
+from lictor.addons.kubewarden.modules.module_verification import (
+    VerificationConfig,
+    read_trust_config,
+    read_verification,
+    verify_module,
+)
 from lictor.core.errors import (
     CorruptContentError,
     ImageNotFoundError,
@@ -56,6 +61,11 @@ _MIB = 2**20
 _MOST_VERIFIED = 4096
 _PRIVATE = ".lictor"
 _DOCKER_FILE = "config.json"
+# As policy servers call them.
+_SOURCES = "KUBEWARDEN_SOURCES_PATH"
+_VERIFICATION = "KUBEWARDEN_VERIFICATION_CONFIG_PATH"
+_DOCKER = "KUBEWARDEN_DOCKER_CONFIG_JSON_PATH"
+_TRUST = "KUBEWARDEN_SIGSTORE_TRUST_CONFIG_PATH"
 
 
 class ModuleSettings(msgspec.Struct, frozen=True):
@@ -349,3 +359,16 @@ def _choose_credentials(docker_config: str) -> CredentialSources:
     path = Path(docker_config)
     folder = path.parent if path.name == _DOCKER_FILE else path
     return CredentialSources(environment={**os.environ, "DOCKER_CONFIG": str(folder)})
+
+
+def open_from_environment() -> ModuleStore:
+    """A store with the settings of the environment, as a policy server has them."""
+    sources, verification = os.environ.get(_SOURCES), os.environ.get(_VERIFICATION)
+    trust = os.environ.get(_TRUST)
+    settings = ModuleSettings(
+        sources=read_sources(sources) if sources else ModuleSources(),
+        verification=read_verification(verification) if verification else None,
+        trusted_root=read_trust_config(trust) if trust else b"",
+        docker_config=os.environ.get(_DOCKER, ""),
+    )
+    return ModuleStore(settings.for_operator())
