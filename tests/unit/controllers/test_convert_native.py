@@ -5,7 +5,7 @@ import pytest
 
 from lictor.controllers.native_policies.native_cel import build_mutating, build_validating
 from lictor.controllers.native_policies.native_classic import build_classic
-from lictor.controllers.native_policies.native_objects import AdmittedResource, PolicyOwner
+from lictor.controllers.native_policies.objects import AdmittedResource, PolicyOwner
 from lictor.core.errors import CompileError
 from lictor.core.families.kyverno_cel.records import MutatingPolicy, ValidatingPolicy
 from lictor.core.model.cel_policy import CelException

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from lictor.controllers.native_policies.native_objects import (
+from lictor.controllers.native_policies.objects import (
     AdmissionPolicyPair,
     AdmittedResource,
     FindResources,

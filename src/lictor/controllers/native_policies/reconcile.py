@@ -7,19 +7,17 @@ from typing import TypeAlias
 
 from lictor.controllers.context import ControllerContext, EmitEvent
 from lictor.controllers.loop import ReconcileLoop
-from lictor.controllers.native_policies.native_objects import (
-    GROUP,
-    UNREPORTED_LABEL,
-    AdmissionPolicyPair,
-    AdmittedResource,
-    NativeRequest,
-    PolicyOwner,
-)
 from lictor.controllers.native_policies.objects import (
+    GROUP,
     MANAGED,
     MUTATING_VERSIONS,
     NOT_OURS,
+    UNREPORTED_LABEL,
+    AdmissionPolicyPair,
+    AdmittedResource,
     NativeObjectWriter,
+    NativeRequest,
+    PolicyOwner,
     by_name,
     mutating_binding,
     mutating_policy,
