@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 
-from lictor.addons.kubewarden.family.policy_server import FINALIZER, SERVER_LABEL
 from lictor.core.errors import ApiError, NotFoundError
 from lictor.core.families.registry import Role, registry
 from lictor.core.raw import JsonObject
@@ -48,7 +47,6 @@ _FORGETTING = 15.0
 _MADE_BY_US = frozenset(("UpdateRequest", "EphemeralReport", "PolicyReport", "Report"))
 # Kubernetes puts this ConfigMap into every namespace.
 _ROOT_AUTHORITY = "kube-root-ca.crt"
-_SERVER_AUTHORITY = "kubewarden-ca"
 
 
 async def count_objects(client: Client) -> dict[str, int]:
@@ -144,7 +142,7 @@ def _is_owned_by(found: JsonObject, role: str) -> bool:
 async def release_policies(client: Client) -> AsyncIterator[str]:
     """Nobody is left who would let go of policies and policy servers when they are deleted."""
     for kind in registry().kinds:
-        if kind.role is not Role.SERVER and not (kind.path and kind.path.per_policy):
+        if not kind.finalizer:
             continue
         resource = kinds.find_resource(kind)
         try:
@@ -154,9 +152,9 @@ async def release_policies(client: Client) -> AsyncIterator[str]:
         for each in found:
             metadata = each["metadata"]
             held = metadata.get("finalizers") or []
-            if FINALIZER not in held:
+            if kind.finalizer not in held:
                 continue
-            left = [name for name in held if name != FINALIZER]
+            left = [name for name in held if name != kind.finalizer]
             namespace = str(metadata.get("namespace") or "")
             patch = {"metadata": {"finalizers": left}}
             await client.patch(resource, metadata["name"], patch, namespace=namespace)
@@ -234,10 +232,14 @@ async def _list_server_objects(
     client: Client, place: str
 ) -> AsyncIterator[tuple[Resource, str, str]]:
     """What runs policy servers; the PolicyServers themselves are people's own."""
-    yield kinds.SECRET, _SERVER_AUTHORITY, place
-    for resource in (kinds.DEPLOYMENT, kinds.SERVICE, kinds.CONFIG_MAP, kinds.SECRET):
-        for found in await client.list(resource, place, labels=SERVER_LABEL):
-            yield resource, found["metadata"]["name"], place
+    for server in registry().with_role(Role.SERVER):
+        if server.authority_secret:
+            yield kinds.SECRET, server.authority_secret, place
+        if not server.parts_label:
+            continue
+        for resource in (kinds.DEPLOYMENT, kinds.SERVICE, kinds.CONFIG_MAP, kinds.SECRET):
+            for found in await client.list(resource, place, labels=server.parts_label):
+                yield resource, found["metadata"]["name"], place
 
 
 async def _delete_definitions(client: Client) -> AsyncIterator[str]:

@@ -11,7 +11,6 @@ from itertools import groupby
 
 import msgspec
 
-from lictor.addons.kubewarden.family.policy_server import DEFAULT_SERVER
 from lictor.core.families.registry import PolicyKind, WebhookPath, registry, resolve
 from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.stored_policy import StoredPolicy
@@ -72,10 +71,11 @@ def is_unique_name(text: str) -> bool:
 
 def is_for_own_server(policy: StoredPolicy) -> bool:
     """Has it a path of its own, and does it name no server but the default one, which may be us?"""
-    if not policy.unique_name:
+    path = policy.kind.path
+    if path is None or not policy.unique_name:
         return False
     named = (policy.document.get("spec") or {}).get("policyServer")
-    return named in (None, "", DEFAULT_SERVER)
+    return named in (None, "", path.default_server)
 
 
 def find_policies(

@@ -80,6 +80,8 @@ class WebhookPath(msgspec.Struct, frozen=True):
     # that they name: what unique names begin with. A controller of their own keeps these, and their
     # statuses.
     policy_prefix: str = ""
+    # The server of policies that name none; our own webhook may stand for it.
+    default_server: str = ""
 
     @property
     def per_policy(self) -> bool:
@@ -259,6 +261,12 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
 
     # --- explain: (record, bindings, what was heard, results) -> an explanation of each rule
     explain: Reference = "lictor.core.report.explanation:explain_results"
+
+    # --- uninstall: what keeps objects of the kind until a controller lets go of them; of a server,
+    # the label of the objects that run it, and the Secret of its authority
+    finalizer: str = ""
+    parts_label: str = ""
+    authority_secret: str = ""
 
     # A small policy of this kind: compiling it loads what most policies need.
     sample: JsonObject | None = None

@@ -14,7 +14,12 @@ import msgspec
 from cryptography.x509 import Certificate
 
 from lictor.addons.kubewarden.controller.objects import build_owner, label_common
-from lictor.addons.kubewarden.family.policy_server import KUBEWARDEN, PART_OF, PolicyServer
+from lictor.addons.kubewarden.family.policy_server import (
+    AUTHORITY_SECRET,
+    KUBEWARDEN,
+    PART_OF,
+    PolicyServer,
+)
 from lictor.controllers.certificates import read_entry
 from lictor.core.raw import JsonObject
 from lictor.http import keys
@@ -24,7 +29,6 @@ from lictor.kubernetes.resource import SECRET
 
 log = logging.getLogger(__name__)
 
-AUTHORITY_SECRET = "kubewarden-ca"  # noqa: S105  (a name)
 _AUTHORITY_LIFETIME = timedelta(days=3650)
 _SERVING_LIFETIME = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=60)

@@ -2,7 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from lictor.addons.kubewarden.family.policy_server import choose_prefix
+from lictor.addons.kubewarden.family.policy_server import (
+    AUTHORITY_SECRET,
+    DEFAULT_SERVER,
+    FINALIZER,
+    SERVER_LABEL,
+    choose_prefix,
+)
 from lictor.core.families.registry import AGE_COLUMN, CrdShape, PolicyKind, Role, WebhookPath
 from lictor.core.model.program import Phase
 from lictor.core.model.result import RuleType
@@ -71,7 +77,10 @@ def _declare(kind: str, short_name: str, record: str, crd: CrdShape) -> PolicyKi
         compile_failing=f"{_HERE}.compiler:fail_wasm_policy",
         refer_to=f"{_HERE}.reporting:refer_to_policy",
         crd=crd,
-        path=WebhookPath(policy_prefix=prefix, mutating=not is_group),
+        path=WebhookPath(
+            policy_prefix=prefix, mutating=not is_group, default_server=DEFAULT_SERVER
+        ),
+        finalizer=FINALIZER,
         build_status=keep_status,
         skips_scan=skips_scan,
         expected_work=list_expected_work,
@@ -139,6 +148,9 @@ KINDS = (
         role=Role.SERVER,
         is_listed=False,
         record=f"{_HERE}.records:PolicyServerDocument",
+        finalizer=FINALIZER,
+        parts_label=SERVER_LABEL,
+        authority_secret=AUTHORITY_SECRET,
         crd=CrdShape(
             "v1* v1alpha2!",
             "Pods that evaluate policies in WebAssembly.",

@@ -14,6 +14,7 @@ KUBEWARDEN = "kubewarden"
 SERVER_LABEL = "kubewarden/policy-server"
 CONFIG_VERSION = "kubewarden/config-version"
 FINALIZER = "kubewarden.io/finalizer"
+AUTHORITY_SECRET = "kubewarden-ca"  # noqa: S105  (a name)
 # What Kubewarden put there before release 1.14.
 OLD_FINALIZER = "kubewarden"
 POLICIES_FILE = "policies.yml"

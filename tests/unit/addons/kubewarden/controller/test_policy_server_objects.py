@@ -8,7 +8,7 @@ import orjson
 import pytest
 from small_api import SmallApi
 
-from lictor.addons.kubewarden.controller.certificates import AUTHORITY_SECRET, ServerCertificates
+from lictor.addons.kubewarden.controller.certificates import ServerCertificates
 from lictor.addons.kubewarden.controller.objects import (
     build_budget,
     build_config_map,
@@ -18,7 +18,7 @@ from lictor.addons.kubewarden.controller.objects import (
     find_version,
 )
 from lictor.addons.kubewarden.controller.rollout import Workloads
-from lictor.addons.kubewarden.family.policy_server import read_server
+from lictor.addons.kubewarden.family.policy_server import AUTHORITY_SECRET, read_server
 from lictor.addons.kubewarden.server.policies_file import load_policies_file
 from lictor.http import keys
 from lictor.kubernetes.resource import SECRET
