@@ -11,22 +11,19 @@ from lictor.cli.apply_plan import (
     APPLY_FORMATS,
     ApplyFlags,
     check_flags,
+    check_fleet,
     choose_options,
+    is_fleet,
     list_output_files,
     make_plan,
     parse_ttl,
 )
 from lictor.cli.apply_run import ApplyPlan, ApplyRun
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
-from lictor.cli.fleet_settings import check_fleet, is_fleet
 from lictor.cli.inputs.policies import LoadedPolicies, load_policy_files
 from lictor.cli.inputs.repositories import GitAccess
 from lictor.cli.inputs.resource_inputs import ResourceInputs, WatchShards, open_resources
-from lictor.cli.inputs.sources import (
-    PolicySource,
-    hide_credentials,
-    read_policies,
-)
+from lictor.cli.inputs.sources import PolicySource, hide_credentials, read_policies
 from lictor.cli.terminal import wants_color
 from lictor.core.errors import LoadError
 from lictor.core.families.built_in import load_part

@@ -1,5 +1,7 @@
 """What `apply` shall do: its flags, checked, and everything that they name, loaded."""
 
+import re
+
 import msgspec
 from msgspec.structs import replace
 
@@ -20,7 +22,7 @@ from lictor.cli.inputs.policies import LoadedPolicies, load_exceptions
 from lictor.cli.inputs.requests import GivenValues, RequestFactory
 from lictor.cli.inputs.resource_inputs import ResourceInputs
 from lictor.cli.inputs.resources import LazyResources
-from lictor.cli.inputs.sources import STDIN, read_any, read_file
+from lictor.cli.inputs.sources import STDIN, is_url, read_any, read_file
 from lictor.core.errors import UsageError
 from lictor.core.lang.duration import parse_duration
 from lictor.core.model.metadata import PolicyRecord
@@ -38,6 +40,10 @@ OWN_FORMATS = {
 
 
 APPLY_FORMATS = ("yaml", "json", *OWN_FORMATS)
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+LOCAL = "local"
+RAY = "ray"
+RAY_ADDRESS = f"{RAY}://"
 
 
 class ApplyFlags(msgspec.Struct, frozen=True):
@@ -256,3 +262,47 @@ def _find_exceptions(
     else:
         found = load_exceptions(map(read_file, flags.exception + flags.exceptions))
     return (*found, *policies.exceptions) if flags.exceptions_within_policies else found
+
+
+def is_address(path: str) -> bool:
+    """Whether a path is read through fsspec."""
+    return ADDRESS.match(path) is not None and not is_url(path)
+
+
+def is_ray(engine: str) -> bool:
+    """Whether an engine is Ray, alone or with the address of a cluster of Ray's."""
+    return engine == RAY or engine.startswith(RAY_ADDRESS)
+
+
+def is_fleet(flags: ApplyFlags) -> bool:
+    """Whether files are to be judged by other machines, for clusters, or lie in a store."""
+    return (
+        flags.engine != LOCAL
+        or bool(flags.cluster_from)
+        or any(map(is_address, flags.resource_paths))
+    )
+
+
+def check_fleet(flags: ApplyFlags) -> None:
+    """Raise UsageError where flags contradict each other."""
+    faults = {
+        f"unknown engine {flags.engine!r}: choose {LOCAL}, {RAY} or {RAY_ADDRESS}ADDRESS": (
+            flags.engine != LOCAL and not is_ray(flags.engine)
+        ),
+        f"--engine {RAY_ADDRESS}: the address is missing": flags.engine == RAY_ADDRESS,
+        "--cluster asks a live cluster: it goes with --engine local, files and no --cluster-from": (
+            flags.cluster
+        ),
+        "payloads (--json, --http-payload, --envoy-payload) are judged by --engine local only": (
+            flags.json or flags.http_payload or flags.envoy_payload
+        ),
+        "no resources were named: give files, folders, patterns or addresses by --resource": (
+            not flags.resource_paths
+        ),
+        "standard input cannot be shared out: give files, folders or addresses": (
+            STDIN in flags.resource_paths
+        ),
+    }
+    for message, wrong in faults.items():
+        if wrong:
+            raise UsageError(message)

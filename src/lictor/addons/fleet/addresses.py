@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from lictor.cli.fleet_settings import ADDRESS, is_address
+from lictor.cli.apply_plan import ADDRESS, is_address
 from lictor.cli.inputs.resource_inputs import tell_unreadable
 from lictor.cli.inputs.sources import (
     STDIN,

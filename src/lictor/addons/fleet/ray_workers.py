@@ -24,7 +24,7 @@ from lictor.addons.fleet.judging import (
     JudgeTask,
     SurveyTask,
 )
-from lictor.cli.fleet_settings import RAY, RAY_ADDRESS
+from lictor.cli.apply_plan import RAY, RAY_ADDRESS
 from lictor.cli.inputs.parallel import WorkerError, usable_cores
 from lictor.core.errors import UsageError
 from lictor.core.release import VERSION

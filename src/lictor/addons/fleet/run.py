@@ -25,9 +25,8 @@ from lictor.addons.fleet.judging import (
     open_parts,
 )
 from lictor.cli.apply_outputs import OutputOptions
-from lictor.cli.apply_plan import ApplyFlags, make_plan
+from lictor.cli.apply_plan import ApplyFlags, is_ray, make_plan
 from lictor.cli.apply_run import ApplyPlan, ApplyRun, DocumentResult
-from lictor.cli.fleet_settings import is_ray
 from lictor.cli.inputs.parallel import WorkerError, choose_processes, map_chunks, usable_cores
 from lictor.cli.inputs.policies import LoadedPolicies, load_exceptions
 from lictor.cli.inputs.resource_inputs import ResourceInputs

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.addons.fleet.addresses import InputFile, read_stored
-from lictor.cli.fleet_settings import is_address
+from lictor.cli.apply_plan import is_address
 from lictor.cli.inputs.archives import unpack
 from lictor.cli.inputs.inputs import FileInput, Input, KeptInput, open_input
 from lictor.cli.inputs.sources import fetch_url, hide_secrets, is_url
