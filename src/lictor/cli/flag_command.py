@@ -260,3 +260,31 @@ def _refuse_arguments(command: click.Command, ctx: click.Context, args: list[str
     _, left, _ = command.make_parser(ctx).parse_args(args=list(args))
     if left:
         raise click.UsageError(f'unknown command "{left[0]}" for "{ctx.command_path}"', ctx)
+
+
+def spread_values(
+    args: Sequence[str], flag: str, belongs: Callable[[str], bool]
+) -> tuple[list[str], bool]:
+    """Repeat a flag for each of the values after it; tells too whether it stood without any.
+
+    The first word after the flag is its value whatever it says; others only where they belong.
+    """
+    made: list[str] = []
+    is_bare = False
+    words = list(args)
+    while words:
+        word = words.pop(0)
+        if word != flag:
+            made.append(word)
+            continue
+        values = _take_values(words, belongs)
+        is_bare = is_bare or not values
+        made.extend(part for value in values for part in (flag, value))
+    return made, is_bare
+
+
+def _take_values(words: list[str], belongs: Callable[[str], bool]) -> list[str]:
+    values: list[str] = []
+    while words and not words[0].startswith("-") and (not values or belongs(words[0])):
+        values.append(words.pop(0))
+    return values

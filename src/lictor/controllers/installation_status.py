@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import msgspec
 import orjson
 
-from lictor.addons.kubewarden.family.policy_server import KUBEWARDEN, PART_OF
 from lictor.controllers.scan.progress import NOTE
 from lictor.controllers.scan.replicas import MEMBER_LABEL
 from lictor.controllers.webhook_configuration.heartbeat import STAMP
@@ -21,7 +20,7 @@ from lictor.kubernetes.resource import Resource
 from lictor.policies.store import list_policy_resources
 
 _CONTROLLERS = ("", "background", "cleanup", "reports")
-_MANAGED = ("webhook.kyverno.io/managed-by=kyverno", f"{PART_OF}={KUBEWARDEN}")
+_MANAGED = ("webhook.kyverno.io/managed-by=kyverno", "app.kubernetes.io/part-of=kubewarden")
 _DEAD_AFTER = 5
 _REPORTS = (kinds.POLICY_REPORT, kinds.CLUSTER_POLICY_REPORT)
 _OPEN_REPORTS = (kinds.OPEN_REPORT, kinds.CLUSTER_OPEN_REPORT)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from lictor.addons.kubewarden.cli.options import spread_values
-from lictor.cli.flag_command import FlagCommand
+from lictor.cli.flag_command import FlagCommand, spread_values
 
 _EXAMPLES = """\
 # A Kubernetes API with lictor in it

@@ -1,6 +1,6 @@
 """Flags that several of the `wasm` commands share, and how their errors end."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import click
@@ -60,34 +60,6 @@ def _add_options(function: Function, *options: Callable[[Function], Function]) -
     for option in reversed(options):
         function = option(function)
     return function
-
-
-def spread_values(
-    args: Sequence[str], flag: str, belongs: Callable[[str], bool]
-) -> tuple[list[str], bool]:
-    """Repeat a flag for each of the values after it; tells too whether it stood without any.
-
-    The first word after the flag is its value whatever it says; others only where they belong.
-    """
-    made: list[str] = []
-    is_bare = False
-    words = list(args)
-    while words:
-        word = words.pop(0)
-        if word != flag:
-            made.append(word)
-            continue
-        values = _take_values(words, belongs)
-        is_bare = is_bare or not values
-        made.extend(part for value in values for part in (flag, value))
-    return made, is_bare
-
-
-def _take_values(words: list[str], belongs: Callable[[str], bool]) -> list[str]:
-    values: list[str] = []
-    while words and not words[0].startswith("-") and (not values or belongs(words[0])):
-        values.append(words.pop(0))
-    return values
 
 
 def warn(lines: Iterable[str]) -> None:

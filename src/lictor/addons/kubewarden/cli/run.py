@@ -13,10 +13,10 @@ import orjson
 from lictor.addons.kubewarden.cli.options import (
     WasmCommand,
     source_options,
-    spread_values,
     verification_options,
     warn,
 )
+from lictor.cli.flag_command import spread_values
 from lictor.cli.terminal import show_plainly
 from lictor.core.raw import Json, JsonObject
 
