@@ -159,7 +159,7 @@ def show_generation(demo: Demo) -> None:
 
 def show_report(demo: Demo) -> None:
     """What was there already is judged too."""
-    tell("4  Report: what was there before is judged as well; nothing was broken by it.")
+    tell("4  Report: existing objects are evaluated, too, and not changed.")
     words = ("get", "policyreport", "-n", "shop")
     demo.wait(*words, until=lambda text: has_verdict(text, "debug", fails=3))
     demo.show(*words)

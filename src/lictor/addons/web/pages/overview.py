@@ -39,10 +39,10 @@ _NEWEST = 6
 _DAY = 86400
 _TILE_NOTES = {
     "fail": "break a rule",
-    "error": "could not be decided",
-    "warn": "break a rule that only warns",
-    "pass": "are as they should be",
-    "skip": "were left out",
+    "error": "could not be evaluated",
+    "warn": "violate a rule that warns",
+    "pass": "meet their rules",
+    "skip": "were skipped",
 }
 
 
