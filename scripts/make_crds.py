@@ -19,7 +19,7 @@ definitions that `lictor crds` prints.
 
 def render_page() -> str:
     """The whole page, by API group."""
-    command = [sys.executable, "-m", "lictor", "crds", "--openreports", "--format", "json"]
+    command = [sys.executable, "-P", "-m", "lictor", "crds", "--openreports", "--format", "json"]
     definitions = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     specs = [item["spec"] for item in definitions["items"]]
     lines = [HEAD]

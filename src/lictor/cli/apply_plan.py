@@ -40,6 +40,7 @@ OWN_FORMATS = {
 
 
 APPLY_FORMATS = ("yaml", "json", *OWN_FORMATS)
+# re: linear - matched at the beginning of a path only
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 LOCAL = "local"
 RAY = "ray"

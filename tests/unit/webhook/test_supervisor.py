@@ -170,7 +170,7 @@ def test_what_has_grown_is_replaced_when_another_is_ready() -> None:
 
     run.wait(is_done)
     # At no moment was nobody there.
-    begun = seen.index((True, False)) if (True, False) in seen else 0
+    begun = next((number for number, (is_old, _) in enumerate(seen) if is_old), len(seen))
     assert all(is_old or is_new for is_old, is_new in seen[begun:])
     assert run.count(RESTARTS) == 0
     assert run.end() == 0
