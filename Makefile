@@ -82,16 +82,16 @@ $(DOCS_STAMP): requirements-docs.lock
 	@touch $(DOCS_STAMP)
 
 check: setup
-	@$(BIN)/ruff check src tests scripts
-	@$(BIN)/ruff format --check src tests scripts
+	@$(BIN)/ruff check src tests scripts tools
+	@$(BIN)/ruff format --check src tests scripts tools
 	@$(BIN)/mypy
 	@$(BIN)/mypy --config-file tests/mypy.ini
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python scripts/find_dead_code.py
 
 fix: setup
-	@$(BIN)/ruff check --fix src tests scripts
-	@$(BIN)/ruff format src tests scripts
+	@$(BIN)/ruff check --fix src tests scripts tools
+	@$(BIN)/ruff format src tests scripts tools
 
 # Recorded answers of others, where they lie beside the project; 1 where one differs that docs/reference/differences.md does not list. ONLY=yaml,cel chooses.
 conformance: setup

@@ -104,7 +104,8 @@ class GoUrl(msgspec.Struct, frozen=True):
 
     def _split_port(self) -> tuple[str, str]:
         host, colon, port = self.host.rpartition(":")
-        return (host, port) if colon and port.isdigit() and port.isascii() else (self.host, "")
+        is_port = port.isdigit() and port.isascii()
+        return (host, port) if colon and (is_port or not port) else (self.host, "")
 
     def parse_query(self) -> dict[str, list[str]]:
         """Names and their values; what cannot be read is left out."""
