@@ -47,6 +47,14 @@ lictor lint --format github policies/
 cat policy.yaml | lictor lint -"""
 
 
+def _explain(context: click.Context, _: click.Parameter, name: str | None) -> None:
+    if name is not None:
+        from lictor.cli.rule import explain_rule
+
+        click.echo(explain_rule(name), nl=False)
+        context.exit()
+
+
 @click.command(cls=FlagCommand, arity=(0, None), examples=_EXAMPLES)
 @click.option(
     "--format",
@@ -65,7 +73,13 @@ cat policy.yaml | lictor lint -"""
 @click.option("--cluster", is_flag=True, help="Use the CustomResourceDefinitions of a cluster.")
 @click.option("--kubeconfig", default="", help="Path to the kubeconfig file, with --cluster.")
 @click.option("--context", default="", help="Context of the kubeconfig file, with --cluster.")
-@click.option("--explain", "explained", default="", help="Explain a rule by its code or name.")
+@click.option(
+    "--explain",
+    callback=_explain,
+    is_eager=True,
+    expose_value=False,
+    help="Explain a rule by its code or name.",
+)
 @click.option("--statistics", is_flag=True, help="Only how often each check found something.")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 def lint(  # noqa: PLR0913  (one for each option)
@@ -81,18 +95,14 @@ def lint(  # noqa: PLR0913  (one for each option)
     cluster: bool,
     kubeconfig: str,
     context: str,
-    explained: str,
     statistics: bool,
     strict: bool,
 ) -> int:
     """Check policies, exceptions, cleanup policies and test files for mistakes.
 
-    Exits with 0 if there are no errors, with 1 if there are, and with 2 for an invalid call.
-    Settings come from the nearest lictor.toml or pyproject.toml, and a line's own from a comment:
-    # lictor: ignore[LIC101]
+    Exits with 1 if there are errors. Settings come from the nearest lictor.toml or pyproject.toml;
+    a comment ignores findings of its line: # lictor: ignore[LIC101]
     """
-    if explained:
-        return _explain(explained)
     if not arguments:
         raise UsageError("lint needs a path: a file, a folder, or - for standard input")
     from lictor.cli.lint_files import fix_paths, lint_paths, read_definitions
@@ -112,13 +122,6 @@ def lint(  # noqa: PLR0913  (one for each option)
         report = lint_paths(arguments, selection, definitions)
     _print_report(report, form, statistics=statistics)
     return 1 if report.errors or ((strict or settings.strict) and report.warnings) else 0
-
-
-def _explain(name: str) -> int:
-    from lictor.cli.rule import explain_rule
-
-    click.echo(explain_rule(name), nl=False)
-    return 0
 
 
 def _ask_cluster(kubeconfig: str, context: str, *, is_asked: bool) -> "tuple[Json, ...]":
