@@ -20,7 +20,7 @@ from lictor.install.values import read_values
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "lictor"
-GOLDEN = ROOT / "tests" / "unit" / "cluster" / "manifests" / "chart_golden.yaml"
+GOLDEN = ROOT / "tests" / "unit" / "install" / "chart_golden.yaml"
 OLDER = "0.0.9"
 MANAGED = "app.kubernetes.io/managed-by"
 POLICY = """

@@ -36,11 +36,11 @@ def test_nobody_outside_is_harmed(tmp_path: Path) -> None:
     told = "\n".join(siege.describe())
     print(told)  # noqa: T201
     harm = dict(siege.violations.counts)
-    # Other tests run beside this one: a few answers that come late for that are no harm here.
-    # `make siege` counts each of them.
-    late = harm.pop("slow answer", 0)
+    # Other tests run beside this one, on the same processors: `make siege` counts answers that
+    # take more than 50 ms. Here, none takes long.
+    harm.pop("slow answer", 0)
     assert harm == {}, told
-    assert late <= siege.foreign.answers.count["webhook"] / 100, told
+    assert siege.foreign.answers.slowest_own["webhook"] < 1000, told
     # An attack that nobody carried out proves nothing.
     assert siege.attacker.tally.accepted.total() > SECONDS / 10
     assert siege.foreign.answers.count["webhook"] > SECONDS

@@ -284,4 +284,6 @@ class UsageError(LictorError):
 
 def describe_os_error(error: OSError) -> str:
     """The reason without its number: asyncio puts addresses into the text of the error."""
-    return os.strerror(error.errno).lower() if error.errno else str(error)
+    # Errors of TLS have numbers of another library.
+    is_system = error.errno and not hasattr(error, "library")
+    return os.strerror(error.errno).lower() if is_system else str(error)

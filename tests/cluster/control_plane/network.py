@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import threading
 from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
 from functools import cache
 from pathlib import Path
 
@@ -77,18 +78,25 @@ def make_network(*, loopback: bool = False) -> Network:
     if loopback or not can_make_namespaces():
         return Network("", "127.0.0.1")
     number = next(_counter) + 1
-    network = _name_network(number)
-    try:
-        _connect(network, number)
-    except subprocess.CalledProcessError:
-        network.remove()
-        raise
+    # Other processes choose an address at the same time.
+    with (Path(tempfile.gettempdir()) / "lictor-networks.lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        network = Network(f"lictor-{os.getpid()}-{number}", _find_free_address())
+        try:
+            _connect(network, number)
+        except subprocess.CalledProcessError:
+            network.remove()
+            raise
     return network
 
 
-def _name_network(number: int) -> Network:
-    block = (os.getpid() * 8 + number) % _BLOCK_COUNT
-    return Network(f"lictor-{os.getpid()}-{number}", str(_BLOCKS[block * 4 + 2]))
+def _find_free_address() -> str:
+    words = ["ip", "-o", "-4", "addr", "show"]
+    used = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    for block in range(_BLOCK_COUNT):
+        if f" {_BLOCKS[block * 4 + 1]}/30 " not in used:
+            return str(_BLOCKS[block * 4 + 2])
+    raise RuntimeError("every address is in use")
 
 
 def _connect(network: Network, number: int) -> None:
