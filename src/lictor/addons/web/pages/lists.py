@@ -344,7 +344,8 @@ def _render_matrix(context: PageContext, groups: Sequence[GroupCount]) -> Html:
     ]
     caption = element("caption", "Failures, errors and warnings", class_="unseen")
     heads = render_heads(("Policy",), context.clusters)
-    return element("table", caption, heads, element("tbody", body), class_="matrix")
+    table = element("table", caption, heads, element("tbody", body), class_="matrix")
+    return element("div", table, class_="panel wide")
 
 
 def _render_matrix_cell(
