@@ -86,8 +86,25 @@ def _render_ways_out(context: PageContext, chosen: ResultFilter) -> Html:
 def render_policy_list(context: PageContext, chosen: ResultFilter) -> Section:
     """Every policy that has results, the worst first or in the order of a column."""
     by = ("cluster", "policy") if context.is_plural else ("policy",)
-    name: NameCell = lambda group: link_group(context, chosen, by, group)  # noqa: E731
+
+    def name(group: GroupCount) -> Html:
+        return join(link_group(context, chosen, by, group), _render_state(context, group))
+
     return _render_group_list(context, chosen, ("Policies", "Policy", addresses.POLICIES), by, name)
+
+
+def _render_state(context: PageContext, group: GroupCount) -> Html | None:
+    """The mode of a policy and its readiness; nothing where only reports are known."""
+    cluster = group.key[0] if context.is_plural else "".join(context.clusters)
+    state = context.state.find_policy_state(cluster, group.key[-1], context.viewer)
+    if state is None:
+        return None
+    word, class_ = ("Ready", "pass") if state.is_ready else ("Not ready", "fail")
+    return join(
+        element("span", state.mode, class_="severity") if state.mode else None,
+        " ",
+        element("span", word, class_=f"status {class_}") if state.is_ready is not None else None,
+    )
 
 
 def render_resource_list(context: PageContext, chosen: ResultFilter) -> Section:
