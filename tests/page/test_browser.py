@@ -147,7 +147,7 @@ def axe() -> str:
 
 
 PAGES = (
-    "/", "/results", "/results?status=fail&severity=high", "/policies", "/policy?policy=team-label",
+    "/", "/results", "/results?status=fail&severity=high", "/policies", "/policy?policy=team-label", "/policy?policy=safe-defaults",
     "/namespaces", "/namespace?namespace=cart-dev", "/namespace?namespace=-", "/resources",
     "/exceptions", "/boards", "/history", "/print", "/results?q=nothing-fits-this",
 )  # fmt: skip
@@ -259,6 +259,14 @@ def test_one_result_tells_everything(page: Page, site: str) -> None:
     expect(page.locator(".text .marked").first).to_be_visible()
     assert "has-team" in page.locator(".text").inner_text()
     assert "kind: PolicyException" in page.locator("pre.yaml").inner_text()
+
+
+def test_a_policy_without_results_is_found(page: Page, site: str) -> None:
+    go(page, site, "/policies")
+    row = page.get_by_role("row").filter(has_text="no-privileged-pods")
+    expect(row.locator(".severity")).to_have_text("Enforce")
+    page.get_by_role("link", name="namespace-network-policy").click()
+    expect(page.get_by_text("Reports say nothing here.")).to_be_visible()
 
 
 def test_exports_lead_somewhere(page: Page, site: str) -> None:

@@ -100,6 +100,10 @@ class PolicyTexts:
         if not same_name:
             self._found.pop(key, None)
 
+    def list_all(self) -> Iterator[tuple[str, str]]:
+        """The cluster and the name of each, in order."""
+        return iter(sorted(self._found))
+
     def find(self, cluster: str, name: str, namespace: str = "") -> StoredText | None:
         """The policy of this name; of several kinds, the first in the order of families."""
         key = f"{namespace}/{name}" if namespace and "/" not in name else name

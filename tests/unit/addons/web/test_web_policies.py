@@ -1,8 +1,10 @@
-"""The page of policies: mode and readiness of each."""
+"""The page of policies: mode and readiness of each, and those without results."""
 
 import asyncio
+import json
 import re
 from html import unescape
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -12,6 +14,7 @@ from lictor.addons.web.pages.page import PageRequest, WebPage
 from lictor.addons.web.pages.render import render_page
 from lictor.addons.web.records import Viewer
 from lictor.addons.web.sources.page_data import PageData
+from lictor.addons.web.sources.report_files import read_report_files
 from lictor.core.raw import JsonObject
 
 MATCH = {"any": [{"resources": {"kinds": ["Pod"]}}]}
@@ -98,3 +101,64 @@ def test_the_state_of_a_policy_is_for_those_who_see_its_namespace() -> None:
     state.results.put_report("here", report("db", "shop", entry("bank/labels", "fail")))
     assert "bank/labels Audit Ready" in list_rows(show(state, "/policies"))
     assert "bank/labels" in list_rows(show(state, "/policies", see_namespaces("shop")))
+
+
+def test_policies_without_results_are_listed_last() -> None:
+    state = build_state(classic("a-quiet", status=READY), classic("labels"), classic("own", "shop"))
+    page = show(state, "/policies")
+    assert list_rows(page) == ["labels Audit", "a-quiet Audit Ready", "shop/own Audit"]
+    assert "3 policies, 1 with something wrong" in page.body
+    assert list_rows(show(state, "/policies?sort=name"))[0] == "a-quiet Audit Ready"
+    state.drop_document("here", classic("a-quiet"))
+    assert list_rows(show(state, "/policies")) == ["labels Audit", "shop/own Audit"]
+
+
+def test_policies_without_results_are_for_those_who_may_see_them() -> None:
+    state = build_state(classic("own", "shop"), classic("theirs", "bank"), classic("all"))
+    seen = [
+        list_rows(show(state, "/policies", viewer))
+        for viewer in (see_namespaces("shop"), see_namespaces("bank"), see_namespaces())
+    ]
+    assert seen == [
+        ["labels", "all Audit", "shop/own Audit"],
+        ["all Audit", "bank/theirs Audit"],
+        [],
+    ]
+    assert show(state, "/policy?policy=bank/theirs", see_namespaces("shop")).status == 404
+    assert show(state, "/policy?policy=bank/theirs", see_namespaces("bank")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("q=QUIET", ["quiet Audit"]),
+        ("status=fail", ["labels"]),
+        ("namespace=shop", ["labels"]),
+        ("cluster=here", ["labels", "quiet Audit"]),
+        ("cluster=there", []),
+    ],
+)
+def test_what_is_chosen_holds_for_policies_without_results(query: str, expected: list[str]) -> None:
+    assert list_rows(show(build_state(classic("quiet")), f"/policies?{query}")) == expected
+
+
+def test_a_policy_without_results_has_a_page() -> None:
+    state = build_state(classic("quiet"))
+    link = re.search(r'href="(/policy\?[^"]*quiet[^"]*)"', show(state, "/policies").body)
+    assert link is not None
+    page = show(state, unescape(link[1]))
+    assert page.status == 200
+    assert "Reports say nothing here." in page.body
+    assert "validate" in page.body
+    assert show(state, "/policy?policy=gone").status == 404
+
+
+def test_a_policy_in_another_file_is_listed_once(tmp_path: Path) -> None:
+    for name, document in (
+        ("reports", report("web", "shop", entry("labels", "fail"))),
+        ("policies", {"apiVersion": "v1", "kind": "List", "items": [classic("labels"), classic("quiet")]}),
+    ):  # fmt: skip
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    state = read_report_files([str(tmp_path)])
+    rows = [row.split(" ", 1)[1] for row in list_rows(show(state, "/policies"))]
+    assert rows == ["labels Audit", "quiet Audit"]

@@ -103,6 +103,15 @@ class PageData:
         found = self._find_text(cluster, name, viewer)
         return found[1] if found is not None else None
 
+    def list_policies(self, viewer: Viewer) -> Sequence[tuple[str, str]]:
+        """Cluster and name of all policies that the viewer may see, with results or without."""
+        return [
+            (cluster, name)
+            for cluster, name in self._policies.list_all()
+            if (found := self._policies.find(cluster, name))
+            and _may_see_policy(viewer, cluster, found.namespace)
+        ]
+
     def _list_homes(self, cluster: str) -> Iterable[str]:
         """Where the policies of a cluster's results are looked for, in this order."""
         return (cluster,)

@@ -1,7 +1,7 @@
 """Reports in files, as pipelines keep them: read once, shown as if each file were a cluster."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ import orjson
 
 from lictor.addons.web.failures import FailureFinder
 from lictor.addons.web.policies import write_document
-from lictor.addons.web.records import ReportedResult, Viewer
+from lictor.addons.web.records import ReportedResult, ResultFilter, Viewer
 from lictor.addons.web.results_reading import is_report, name_report, replace_halves
 from lictor.addons.web.sources.page_data import PageData
 from lictor.core.errors import LoadError
@@ -46,6 +46,12 @@ class FileReports(PageData):
             group = str(document.get("apiVersion") or "").rpartition("/")[0]
             place, name = str(metadata.get("namespace") or ""), str(metadata["name"])
             self._resources[group, str(document.get("kind")), place, name] = text
+
+    def list_policies(self, viewer: Viewer) -> Sequence[tuple[str, str]]:
+        """Without those that have results in another file: it is the same policy."""
+        counted = self.results.count(ResultFilter(), viewer, ("policy",))
+        known = {group.key[0] for group in counted}
+        return [each for each in super().list_policies(viewer) if each[1] not in known]
 
     def _list_homes(self, cluster: str) -> Iterable[str]:
         """In the file of the report, or else in any."""
