@@ -2,16 +2,21 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import msgspec
 import orjson
 
 from lictor.addons.web.records import ShownPolicy
-from lictor.core.families.registry import PolicyKind, Role, registry
+from lictor.core.errors import LictorError
+from lictor.core.families.registry import PolicyKind, Role, registry, resolve
 from lictor.core.lang.yaml.nodes import compose, find_node
 from lictor.core.lang.yaml.plain_json import YamlFault
+from lictor.core.load.policies import has_errors, load_object
+from lictor.core.model.metadata import PolicyRecord
 from lictor.core.raw import Json, JsonObject
 from lictor.core.report.yaml_text import render_yaml
+from lictor.kubernetes.stored_policy import is_ready
 
 # What the API server adds, and nobody wrote.
 _NOT_WRITTEN = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp")
@@ -24,17 +29,25 @@ _UNNAMED = ("validations", "mutations", "generate", "variables", "conditions")
 _MADE_FROM = ("{}", "autogen-{}", "autogen-cronjob-{}")
 
 
-class StoredText(msgspec.Struct, frozen=True):
+class StoredText(msgspec.Struct, frozen=True, dict=True):
     """A policy or an exception: few are looked at, so the document is kept as bytes."""
 
     kind: PolicyKind
     namespace: str
     name: str
     document: bytes
+    # As the status says, which is no part of the document.
+    is_ready: bool | None = None
 
     def load(self) -> JsonObject:
         found: JsonObject = orjson.loads(self.document)
         return found
+
+    @cached_property
+    def mode(self) -> str:
+        """What it does with what breaks it; empty for very long ones, which take long to read."""
+        is_short = len(self.document) <= _LONGEST_MARKED
+        return _read_mode(self.kind, self.load()) if is_short else ""
 
 
 def find_kind(document: Json, *roles: Role) -> PolicyKind | None:
@@ -58,7 +71,7 @@ def store_text(kind: PolicyKind, document: JsonObject) -> StoredText:
         metadata |= created
     kept = {k: v for k, v in document.items() if k != "status"} | {"metadata": metadata}
     name, namespace = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
-    return StoredText(kind, namespace, name, write_document(kept))
+    return StoredText(kind, namespace, name, write_document(kept), _read_readiness(document))
 
 
 def write_document(document: JsonObject) -> bytes:
@@ -87,14 +100,18 @@ class PolicyTexts:
         if not same_name:
             self._found.pop(key, None)
 
-    def find(self, cluster: str, name: str, namespace: str = "") -> ShownPolicy | None:
+    def list_all(self) -> Iterator[tuple[str, str]]:
+        """The cluster and the name of each, in order."""
+        return iter(sorted(self._found))
+
+    def find(self, cluster: str, name: str, namespace: str = "") -> StoredText | None:
         """The policy of this name; of several kinds, the first in the order of families."""
         key = f"{namespace}/{name}" if namespace and "/" not in name else name
         found = self._found.get((cluster, key))
         if not found:
             return None
         order = [kind.key for kind in registry().kinds]
-        return _show(cluster, found[min(found, key=order.index)])
+        return found[min(found, key=order.index)]
 
 
 def _name_in_reports(text: StoredText) -> str:
@@ -104,7 +121,8 @@ def _name_in_reports(text: StoredText) -> str:
     return f"{text.namespace}/{text.name}" if text.namespace else text.name
 
 
-def _show(cluster: str, text: StoredText) -> ShownPolicy:
+def show_policy(cluster: str, text: StoredText) -> ShownPolicy:
+    """A policy as pages show it: written as YAML, with the lines of its rules."""
     document = text.load()
     written = render_yaml(document)
     notes = document["metadata"].get("annotations")
@@ -155,3 +173,42 @@ def _find_lines(root: Json, path: Sequence[str | int]) -> tuple[int, int]:
     first, after = node.start_mark.line, node.end_mark.line
     # A block ends where the next token begins.
     return first + 1, after if after > first else first + 1
+
+
+# --- mode and readiness
+
+
+def _read_readiness(document: JsonObject) -> bool | None:
+    """Whether the status says that a policy is in force; None where it has no such status."""
+    try:
+        status = document.get("status") or {}
+        held = status.get("conditionStatus") or status
+        if isinstance(held.get("ready"), bool):
+            return bool(held["ready"])
+        return is_ready(document) if held.get("conditions") else None
+    except (AttributeError, KeyError, TypeError):
+        # No API server has verified the objects of files.
+        return None
+
+
+def _read_mode(kind: PolicyKind, document: JsonObject) -> str:
+    """The mode as the policy states it; empty where it refuses nothing, or cannot be read."""
+    try:
+        loaded = load_object(document, kind.kind)
+    except LictorError:
+        return ""
+    if not loaded.documents or has_errors(loaded.problems):
+        return ""
+    return _describe_mode(kind, loaded.records[0])
+
+
+def _describe_mode(kind: PolicyKind, record: PolicyRecord) -> str:
+    spec = getattr(record, "spec", None)
+    rules = getattr(spec, "rules", ())
+    if kind.has_named_rules and not any(each.validate or each.verify_images for each in rules):
+        return ""
+    if kind.read_mode:
+        return str(resolve(kind.read_mode)(record)).capitalize()
+    actions = getattr(spec, "validation_actions", None)
+    # Where none is written, it is Deny.
+    return "" if actions is None else ", ".join(actions) or "Deny"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from web_reports import entry, report, see_all, see_namespaces
 
-from lictor.addons.web.policies import PolicyTexts, find_kind
+from lictor.addons.web.policies import PolicyTexts, find_kind, show_policy
 from lictor.addons.web.records import ExportFormat, ResultFilter
 from lictor.addons.web.results_export import export_results
 from lictor.addons.web.sources.page_data import PageData
@@ -237,8 +237,9 @@ def test_rules_of_long_policies_are_found_at_once_or_not_at_all(tmp_path: Path) 
         assert kind is not None
         texts.put("here", kind, policy)
         began = time.process_time()
-        found = texts.find("here", "shop/long")
-        assert found is not None
+        text = texts.find("here", "shop/long")
+        assert text is not None
+        found = show_policy("here", text)
         assert time.process_time() - began < 2
         lines = found.rule_lines["r399"]
         assert found.text.splitlines()[lines[0] - 1].strip() == (

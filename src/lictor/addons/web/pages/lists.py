@@ -1,4 +1,4 @@
-"""The lists: results by filter, policies, namespaces, resources, clusters side by side."""
+"""The lists: results by filter, namespaces, resources, clusters side by side."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -7,7 +7,6 @@ from lictor.addons.web.markup import Html, element, join
 from lictor.addons.web.pages import addresses
 from lictor.addons.web.pages.charts import render_bar
 from lictor.addons.web.pages.filters import render_chosen, render_filter_form
-from lictor.addons.web.pages.overview import link_group
 from lictor.addons.web.pages.page import PageContext, Section
 from lictor.addons.web.pages.tables import (
     NameCell,
@@ -80,14 +79,7 @@ def _render_ways_out(context: PageContext, chosen: ResultFilter) -> Html:
     )
 
 
-# --- policies and resources
-
-
-def render_policy_list(context: PageContext, chosen: ResultFilter) -> Section:
-    """Every policy that has results, the worst first or in the order of a column."""
-    by = ("cluster", "policy") if context.is_plural else ("policy",)
-    name: NameCell = lambda group: link_group(context, chosen, by, group)  # noqa: E731
-    return _render_group_list(context, chosen, ("Policies", "Policy", addresses.POLICIES), by, name)
+# --- resources, and other groups
 
 
 def render_resource_list(context: PageContext, chosen: ResultFilter) -> Section:
@@ -95,19 +87,21 @@ def render_resource_list(context: PageContext, chosen: ResultFilter) -> Section:
     by = ("cluster", "namespace", "kind", "name")
     words = ("Resources", "Resource", addresses.RESOURCES)
     name: NameCell = lambda group: _link_resource_group(context, group)  # noqa: E731
-    return _render_group_list(context, chosen, words, by, name)
+    groups = context.state.results.count(chosen, context.viewer, by)
+    return render_group_list(context, chosen, words, groups, name)
 
 
-def _render_group_list(
+def render_group_list(
     context: PageContext,
     chosen: ResultFilter,
     words: tuple[str, str, str],
-    by: tuple[str, ...],
+    found: Sequence[GroupCount],
     name: NameCell,
 ) -> Section:
+    """Groups of results with a search, the worst first or in the order of a column."""
     title, head, path = words
     order = context.request.read("sort")
-    groups = sort_groups(context.state.results.count(chosen, context.viewer, by), order)
+    groups = sort_groups(found, order)
     number = read_page_number(context)
     shown = groups[(number - 1) * _ROWS : number * _ROWS]
     wrong = sum(1 for group in groups if count_wrong(group.counts))
@@ -344,7 +338,8 @@ def _render_matrix(context: PageContext, groups: Sequence[GroupCount]) -> Html:
     ]
     caption = element("caption", "Failures, errors and warnings", class_="unseen")
     heads = render_heads(("Policy",), context.clusters)
-    return element("table", caption, heads, element("tbody", body), class_="matrix")
+    table = element("table", caption, heads, element("tbody", body), class_="matrix")
+    return element("div", table, class_="panel wide")
 
 
 def _render_matrix_cell(

@@ -13,13 +13,13 @@ from lictor.addons.web.pages.layout import build_page
 from lictor.addons.web.pages.lists import (
     render_cluster_list,
     render_namespace_list,
-    render_policy_list,
     render_resource_list,
     render_result_list,
 )
 from lictor.addons.web.pages.other_pages import render_boards, render_history, render_printed
 from lictor.addons.web.pages.overview import render_overview
 from lictor.addons.web.pages.page import PageContext, PageRequest, Section, WebPage
+from lictor.addons.web.pages.policies import render_policy_list
 from lictor.addons.web.pages.subjects import render_namespace, render_policy, render_resource_page
 from lictor.addons.web.records import ResultFilter, Viewer
 from lictor.addons.web.sources.page_data import PageData

@@ -15,7 +15,13 @@ from lictor.addons.web.pages.tables import (
     render_results,
 )
 from lictor.addons.web.pages.words import count_things
-from lictor.addons.web.records import GroupCount, ReportedResult, ResultFilter, ResultPage
+from lictor.addons.web.records import (
+    GroupCount,
+    ReportedResult,
+    ResultFilter,
+    ResultPage,
+    ShownPolicy,
+)
 
 _ROWS = 25
 _MOST_GROUPS = 10
@@ -25,14 +31,9 @@ def render_policy(context: PageContext, chosen: ResultFilter) -> Section:
     """One policy: what it asks, where it is broken, its text."""
     page = _select(context, chosen)
     if not page.total or not chosen.policies:
-        return render_gone("There are no results of such a policy", context)
+        return _render_silent(context, chosen)
     row = context.state.results.select(chosen, context.viewer, limit=1).rows[0]
     policy = find_policy_of(context, row)
-    text = None
-    if policy is not None:
-        text = element(
-            "section", element("h2", "Its text"), render_text(policy.text), class_="panel"
-        )
     content = join(
         _render_trail(context, "Policies", addresses.POLICIES),
         element("h1", read_title(policy, row.policy)),
@@ -41,9 +42,32 @@ def render_policy(context: PageContext, chosen: ResultFilter) -> Section:
         render_totals_line(_count(context, chosen, "rule")),
         _render_columns(context, chosen, rule="Rules", namespace="Namespaces"),
         _render_result_part(context, chosen, page, addresses.POLICY),
-        text,
+        _render_policy_text(policy) if policy is not None else None,
     )
     return Section(row.policy, content)
+
+
+def _render_policy_text(policy: ShownPolicy) -> Html:
+    return element("section", element("h2", "Its text"), render_text(policy.text), class_="panel")
+
+
+def _render_silent(context: PageContext, chosen: ResultFilter) -> Section:
+    """A policy without results."""
+    name = chosen.policies[0] if chosen.policies else ""
+    places = chosen.clusters or context.clusters
+    found = (context.state.find_policy(each, name, context.viewer) for each in places)
+    policy = next(filter(None, found), None)
+    if policy is None:
+        return render_gone("There are no results of such a policy", context)
+    content = join(
+        _render_trail(context, "Policies", addresses.POLICIES),
+        element("h1", read_title(policy, name)),
+        element("p", element("code", name), class_="subject"),
+        render_documentation(policy),
+        render_empty("Reports say nothing here."),
+        _render_policy_text(policy),
+    )
+    return Section(name, content)
 
 
 def render_namespace(context: PageContext, chosen: ResultFilter) -> Section:

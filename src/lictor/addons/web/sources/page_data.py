@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lictor.addons.web.exceptions import ExceptionTexts
 from lictor.addons.web.history import TotalsHistory
-from lictor.addons.web.policies import PolicyTexts, find_kind
+from lictor.addons.web.policies import PolicyTexts, StoredText, find_kind, show_policy
 from lictor.addons.web.records import (
     ReportedResult,
     ShownException,
@@ -95,14 +95,35 @@ class PageData:
         A policy of a namespace is for those who see that namespace; one of the cluster rules all
         namespaces, and is for everybody who sees any of them.
         """
-        found = self._policies.find(cluster, name, namespace)
-        if found is None or cluster not in viewer.namespaces:
-            return None
-        if found.namespace and not viewer.may_see(cluster, found.namespace):
-            return None
-        visible = viewer.namespaces[cluster]
-        sees_any = visible.all_namespaces or visible.cluster_wide or bool(visible.names)
-        return found if sees_any else None
+        found = self._find_text(cluster, name, viewer, namespace)
+        return show_policy(*found) if found is not None else None
+
+    def find_policy_state(self, cluster: str, name: str, viewer: Viewer) -> StoredText | None:
+        """A policy with its mode and readiness, for the same viewers."""
+        found = self._find_text(cluster, name, viewer)
+        return found[1] if found is not None else None
+
+    def list_policies(self, viewer: Viewer) -> Sequence[tuple[str, str]]:
+        """Cluster and name of all policies that the viewer may see, with results or without."""
+        return [
+            (cluster, name)
+            for cluster, name in self._policies.list_all()
+            if (found := self._policies.find(cluster, name))
+            and _may_see_policy(viewer, cluster, found.namespace)
+        ]
+
+    def _list_homes(self, cluster: str) -> Iterable[str]:
+        """Where the policies of a cluster's results are looked for, in this order."""
+        return (cluster,)
+
+    def _find_text(
+        self, cluster: str, name: str, viewer: Viewer, namespace: str = ""
+    ) -> tuple[str, StoredText] | None:
+        for home in self._list_homes(cluster):
+            found = self._policies.find(home, name, namespace)
+            if found is not None and _may_see_policy(viewer, home, found.namespace):
+                return home, found
+        return None
 
     def list_exceptions(self, viewer: Viewer) -> Sequence[ShownException]:
         return list(self._exceptions.list_visible(self.results, viewer))
@@ -123,6 +144,13 @@ class PageData:
         What was found in a Secret is never told. Nobody can look again where there is no cluster.
         """
         return None
+
+
+def _may_see_policy(viewer: Viewer, cluster: str, namespace: str) -> bool:
+    visible = viewer.namespaces.get(cluster)
+    if visible is None or (namespace and not visible.includes(namespace)):
+        return False
+    return visible.all_namespaces or visible.cluster_wide or bool(visible.names)
 
 
 def is_namespace(document: Json) -> bool:

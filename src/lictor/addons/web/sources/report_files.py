@@ -1,7 +1,7 @@
 """Reports in files, as pipelines keep them: read once, shown as if each file were a cluster."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ import orjson
 
 from lictor.addons.web.failures import FailureFinder
 from lictor.addons.web.policies import write_document
-from lictor.addons.web.records import ReportedResult, ShownPolicy, Viewer
+from lictor.addons.web.records import ReportedResult, ResultFilter, Viewer
 from lictor.addons.web.results_reading import is_report, name_report, replace_halves
 from lictor.addons.web.sources.page_data import PageData
 from lictor.core.errors import LoadError
@@ -47,15 +47,15 @@ class FileReports(PageData):
             place, name = str(metadata.get("namespace") or ""), str(metadata["name"])
             self._resources[group, str(document.get("kind")), place, name] = text
 
-    def find_policy(
-        self, cluster: str, name: str, viewer: Viewer, namespace: str = ""
-    ) -> ShownPolicy | None:
-        """The one in the file of the report, or else in any."""
-        for file in (cluster, *self.list_clusters()):
-            found = super().find_policy(file, name, viewer, namespace)
-            if found is not None:
-                return found
-        return None
+    def list_policies(self, viewer: Viewer) -> Sequence[tuple[str, str]]:
+        """Without those that have results in another file: it is the same policy."""
+        counted = self.results.count(ResultFilter(), viewer, ("policy",))
+        known = {group.key[0] for group in counted}
+        return [each for each in super().list_policies(viewer) if each[1] not in known]
+
+    def _list_homes(self, cluster: str) -> Iterable[str]:
+        """In the file of the report, or else in any."""
+        return (cluster, *self.list_clusters())
 
     async def find_failure(self, result: ReportedResult, viewer: Viewer) -> Failure | None:
         """The rule is asked about the resource again, where both are in files."""
