@@ -284,6 +284,7 @@ class UsageError(LictorError):
 
 def describe_os_error(error: OSError) -> str:
     """The reason without its number: asyncio puts addresses into the text of the error."""
-    # Errors of TLS have numbers of another library.
-    is_system = error.errno and not hasattr(error, "library")
-    return os.strerror(error.errno).lower() if is_system else str(error)
+    # Errors of TLS and of name lookups have numbers of other libraries.
+    if error.errno is None or type(error).__module__ != "builtins":
+        return str(error)
+    return os.strerror(error.errno).lower()
