@@ -43,7 +43,7 @@ test-cluster: setup
 # Policy servers and command lines as Kubewarden has them, and policies in Rego, Go and Rust. OPA and the guests are built the first time.
 test-kubewarden conformance bench: export LICTOR_KUBEWARDEN_TESTS = 1
 test-kubewarden: setup
-	@$(call pytest,$(addprefix tests/conformance/test_,policy_server.py kwctl.py rego_wasm.py) tests/wasm $(addprefix tests/unit/lang/wasm/test_,built_guests.py guest_host_calls.py) -n 2 --dist loadfile)
+	@$(call pytest,$(addprefix tests/conformance/test_,policy_server.py kwctl.py rego_wasm.py) tests/wasm $(addprefix tests/unit/addons/kubewarden/runtime/test_,built_guests.py guest_host_calls.py) -n 2 --dist loadfile)
 
 # The web UI and the documentation site in a real browser: Chromium of the system, and axe-core from npm; skipped in one line where they are missing.
 test-page: export LICTOR_PAGE_TESTS = 1
