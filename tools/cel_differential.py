@@ -15,8 +15,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from cel2.types import DYN, Type, list_type, map_type, optional_type
-from cel_cases import answer, find_environment
+from lictor.cli.cel import answer_case, find_environment
+from lictor.core.lang.cel.types import DYN, CelType, list_type, map_type, optional_type
 
 OBJECT = {
     "metadata": {"name": "web-1", "namespace": "shop", "labels": {"app": "web", "tier": "a b"}},
@@ -111,7 +111,7 @@ class Generator:
         )
         return self.make(self.type_for(kind), self.random.choice([1, 2, 2, 3, 3, 4]))
 
-    def type_for(self, kind: str) -> Type:
+    def type_for(self, kind: str) -> CelType:
         if kind == "list":
             return list_type(self.scalar())
         if kind == "map":
@@ -120,12 +120,12 @@ class Generator:
             return optional_type(self.scalar())
         return DYN if kind == "any" else self.scalar((kind,))
 
-    def scalar(self, kinds=SCALARS) -> Type:
-        from cel2.types import parse_type
+    def scalar(self, kinds=SCALARS) -> CelType:
+        from lictor.core.lang.cel.types import parse_type
 
         return parse_type(self.random.choice(kinds))
 
-    def make(self, of: Type, depth: int) -> str:
+    def make(self, of: CelType, depth: int) -> str:
         roll = self.random.random()
         if roll < 0.04:
             of = self.type_for(
@@ -140,7 +140,7 @@ class Generator:
         made = self.compound(of, depth)
         return f"dyn({made})" if roll > 0.95 else made
 
-    def leaf(self, of: Type) -> str:
+    def leaf(self, of: CelType) -> str:
         roll = self.random.random()
         name = of.name
         if self.locals and roll < 0.3:
@@ -188,7 +188,7 @@ class Generator:
             return self.random.choice(LITERALS[name])
         return "1"
 
-    def compound(self, of: Type, depth: int) -> str:
+    def compound(self, of: CelType, depth: int) -> str:
         roll = self.random.random()
         if roll < 0.12:
             return self.leaf(of)
@@ -203,7 +203,7 @@ class Generator:
             return self.macro(of, depth)
         return self.call(of, depth)
 
-    def selection(self, of: Type, depth: int) -> str:
+    def selection(self, of: CelType, depth: int) -> str:
         container = self.make(
             list_type(of) if self.random.random() < 0.5 else map_type(self.scalar(("string",)), of),
             depth - 1,
@@ -229,7 +229,7 @@ class Generator:
             [f"{container}[{index}]", f"{container}.a", f"{container}.?a", f"has({container}.a)"]
         )
 
-    def macro(self, of: Type, depth: int) -> str:
+    def macro(self, of: CelType, depth: int) -> str:
         name = self.random.choice(["x", "y", "v"])
         ranged = self.make(self.type_for(self.random.choice(["list", "list", "map"])), depth - 1)
         self.locals.append(name)
@@ -248,7 +248,7 @@ class Generator:
             return f"cel.bind({name}, {self.make(self.scalar(), depth - 1)}, {body})"
         return self.call(of, depth)
 
-    def call(self, of: Type, depth: int) -> str:
+    def call(self, of: CelType, depth: int) -> str:
         candidates = self.by_result.get(of.name, [])
         if not candidates or self.random.random() < 0.1:
             candidates = self.by_result["*"]
@@ -269,8 +269,8 @@ class Generator:
             return f"({args[0]}).{name}({', '.join(args[1:])})"
         return f"{name}({', '.join(args)})"
 
-    def concrete(self, of: Type) -> Type:
-        from cel2.types import rebuild
+    def concrete(self, of: CelType) -> CelType:
+        from lictor.core.lang.cel.types import rebuild
 
         if of.kind == "param":
             return self.scalar()
@@ -343,7 +343,7 @@ def main() -> None:
             for n in range(size)
         ]
         for case, want in zip(cases, ask_oracle(options.oracle, cases), strict=True):
-            got = json.loads(json.dumps(answer(case)))
+            got = json.loads(json.dumps(answer_case(case)))
             kind = classify(want, got)
             counts[kind] += 1
             if kind not in ("agree", "stage") and shown < options.show:

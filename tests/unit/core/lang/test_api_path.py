@@ -28,7 +28,7 @@ def test_names(text, escaped):
     "text", ["", ".", "..", "a/b", "../blue", "%2e%2e", "a%2fb", "a\n", "a\tb", "\x00"]
 )
 def test_what_is_no_name(text):
-    with pytest.raises(ApiError, match="is no name"):
+    with pytest.raises(ApiError, match="is not a valid name"):
         escape_segment(text)
 
 
@@ -44,7 +44,7 @@ def test_what_is_no_name(text):
     ],
 )
 def test_no_object_is_found_by_a_path(namespace, name, subresource):
-    with pytest.raises(ApiError, match="is no name"):
+    with pytest.raises(ApiError, match="is not a valid name"):
         CONFIG_MAP.path(namespace, name, subresource)
 
 
@@ -57,5 +57,5 @@ def test_no_object_is_found_by_a_path(namespace, name, subresource):
     ],
 )
 def test_no_kind_is_a_path(group, version, plural):
-    with pytest.raises(ApiError, match="is no name"):
+    with pytest.raises(ApiError, match="is not a valid name"):
         Resource(group, version, plural, "X").path("red", "a")

@@ -34,7 +34,7 @@ HOLDS = [
     ("NotEquals", None, "x", False),
     # a quantity and a text that is none: neither equal nor not
     ("Equals", "5", "x", False),
-    ("NotEquals", "5", "x", False),
+    ("NotEquals", "5", "x", True),
     ("NotEquals", "5", "", True),
     # membership of one
     ("AnyIn", "web", ["db", "w*"], True),

@@ -22,7 +22,7 @@ except MemoryError:
 @pytest.mark.parametrize(
     ("imports", "call"),
     [
-        ("from lictor.core.lang.cel.native import _finish_json", "_finish_json(value)"),
+        ("from lictor.core.lang.cel.library.plain import take_in", "take_in(value)"),
         (
             "from lictor.core.evaluate.expressions import remember_compiled",
             "remember_compiled(lambda filled: None)(value)",

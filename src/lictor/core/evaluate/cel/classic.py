@@ -35,7 +35,7 @@ def compile_cel_check(cel: Cel, rule: Rule, setting: RuleContext, around: CelCon
         each if each.message else replace(each, message=message) for each in cel.expressions
     ]
     language = ExpressionCompiler(
-        kubernetes_environment(has_params=_has_params(cel)),
+        kubernetes_environment(has_params=_has_params(cel), is_kyverno=True),
         around.host_functions(setting.policy.namespace),
         watch=setting.watch,
         lenient=True,
@@ -47,18 +47,18 @@ def compile_cel_check(cel: Cel, rule: Rule, setting: RuleContext, around: CelCon
     decide_case = decide_with_params(
         decide, view, _find_params(cel, around, setting.policy.namespace)
     )
-    tell = _telling(setting)
+    build_results = _compile_results(setting)
     annotate = compile_annotations(cel.audit_annotations, language)
 
     def check(case: Case) -> tuple[Result, ...]:
         decision = decide_case(case)
-        results = tell(case, decision.ruling, decision.message)
+        results = build_results(case, decision.ruling, decision.message)
         if annotate is None or decision.ruling is Ruling.UNMATCHED:
             return results
         try:
             extra = annotate(view(case))
         except UNDECIDED:
-            return results  # a report's extra columns never change a verdict
+            return results  # additional report properties never change a verdict
         return tuple(replace(r, properties={**r.properties, **extra}) for r in results)
 
     return check
@@ -67,12 +67,12 @@ def compile_cel_check(cel: Cel, rule: Rule, setting: RuleContext, around: CelCon
 def compile_webhook_conditions(
     conditions: Sequence[MatchCondition], around: CelContext, own: str
 ) -> Callable[[Case], bool]:
-    """Whether a policy concerns a request at all.
+    """Whether a policy matches a request at all.
 
-    An API server asks this itself before it calls, and deals with errors; where it was asked here,
-    an error means what it means to Kyverno: the policy is left out.
+    An API server evaluates this before it calls the webhook, and handles errors. Here an error
+    means what it means to Kyverno: the policy is skipped.
     """
-    environment = kubernetes_environment(has_params=False)
+    environment = kubernetes_environment(has_params=False, is_kyverno=True)
     matches = compile_match_conditions(
         conditions,
         ExpressionCompiler(environment, around.host_functions(own), lenient=True),
@@ -82,27 +82,27 @@ def compile_webhook_conditions(
     return lambda case: matches is None or matches(view(case))
 
 
-def _telling(setting: RuleContext) -> Callable[[Case, Ruling, str], tuple[Result, ...]]:
+def _compile_results(setting: RuleContext) -> Callable[[Case, Ruling, str], tuple[Result, ...]]:
     passed = f"Validation rule '{setting.rule}' passed."
     answers = {
         Ruling.UNMATCHED: (Status.SKIP, "cel preconditions not met"),
         Ruling.ADMITTED: (Status.PASS, passed),
         Ruling.DENIED: (Status.FAIL, ""),
-        # To Kyverno, a rule that cannot be decided is a rule that is broken.
+        # In Kyverno, a rule with an error counts as failed.
         Ruling.UNDECIDED: (Status.FAIL, ""),
     }
     fixed = {
         ruling: setting.fixed(status, words) for ruling, (status, words) in answers.items() if words
     }
 
-    def tell(case: Case, ruling: Ruling, message: str) -> tuple[Result, ...]:
+    def build_results(case: Case, ruling: Ruling, message: str) -> tuple[Result, ...]:
         made = fixed.get(ruling)
         if made is not None:
             return made
         status, words = answers[ruling]
         return (setting.result(case, RuleOutcome(status, message or words)),)
 
-    return tell
+    return build_results
 
 
 def _has_params(cel: Cel) -> bool:

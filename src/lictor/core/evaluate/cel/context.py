@@ -1,4 +1,4 @@
-"""What all CEL policies of one engine share, and what their expressions may ask of the outside."""
+"""What the CEL policies of one engine share, and the external data for their expressions."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ def bind_host_functions(
     namespace: str = "",
     limits: HttpLimits = _NO_LIMITS_TOLD,
 ) -> HostFunctions:
-    """What expressions may call; those of a namespaced policy see their namespace only."""
+    """Functions for expressions; those of a namespaced policy see their namespace only."""
     reader = _Reader(lookups, names, namespace)
     inside = (*BLOCKED_NETWORKS, *BLOCKED_HOSTS)
     return HostFunctions(
@@ -50,7 +50,7 @@ def bind_host_functions(
 class _Reader(msgspec.Struct, frozen=True):
     lookups: Lookups
     names: ResourceNames
-    # The namespace of the policy; empty where it has none.
+    # The namespace of the policy; empty if it has none.
     own: str
 
     def image_data(self, reference: str) -> JsonObject:
@@ -59,13 +59,13 @@ class _Reader(msgspec.Struct, frozen=True):
         )
 
     def authorize(self, question: AuthorizerCheck) -> AuthorizerDecision:
-        """What the API server's own authorizers say."""
+        """The decision of the API server's authorizers."""
         self._check_question(question)
         call = ApiCall(_ACCESS_PATH, "POST", _review_access(question))
         try:
             answer = self.lookups.call_api(call)
         except NotProvidedError:
-            raise NotProvidedError("there is no authorizer to ask") from None
+            raise NotProvidedError("no authorizer available") from None
         status = answer.get("status") if isinstance(answer, dict) else None
         status = status if isinstance(status, dict) else {}
         return AuthorizerDecision(
@@ -75,12 +75,12 @@ class _Reader(msgspec.Struct, frozen=True):
         )
 
     def _check_question(self, question: AuthorizerCheck) -> None:
-        """Who may do what elsewhere is nothing that a policy of a namespace may find out."""
+        """A namespaced policy must not learn about rights in other namespaces."""
         account = question.service_account
         is_foreign = account is not None and account[0] != self.own
         if self.own and (is_foreign or question.namespace != self.own):
             raise LookupFailedError(
-                f"a policy of namespace {self.own} may only ask about rights in that namespace"
+                f"a policy of namespace {self.own} may only check rights in that namespace"
             )
 
     def get(self, api_version: str, resource: str, namespace: str, name: str) -> JsonObject:
@@ -119,11 +119,13 @@ class _Reader(msgspec.Struct, frozen=True):
         return found.group, found.version, found.resource
 
     def global_context(self, name: str, projection: str) -> Json:
+        if self.own:
+            raise LookupFailedError("globalContext.* is not allowed in namespaced policies")
         try:
             entry = f"{name}.{projection}" if projection else name
-            return self.lookups.global_reference(entry, self.own)
+            return self.lookups.global_reference(entry)
         except NotFoundError:
-            # An entry that is not there (yet) is null to expressions, as Kyverno has it.
+            # A missing entry is null in expressions, as in Kyverno.
             return None
 
     def http(self, call: HttpCall) -> tuple[int, Json]:
@@ -145,13 +147,13 @@ class _Reader(msgspec.Struct, frozen=True):
         if found is None:
             return None
         if namespace and found.namespaced is False:
-            # A policy of a namespace must not see what lies outside of all of them.
+            # A namespaced policy must not see cluster-scoped objects.
             raise LookupFailedError(f"there are no {resource} in namespace {namespace}")
         return found.kind
 
 
 def _path(api_version: str, resource: str, namespace: str, name: str = "") -> str:
-    """The path of a collection, or of an object; `pods/log` names a part of one."""
+    """The path of a collection or an object; `pods/log` is a subresource."""
     root = "apis" if "/" in api_version else "api"
     inside = f"namespaces/{escape_segment(namespace)}/" if namespace else ""
     group, _, version = api_version.rpartition("/")
@@ -192,31 +194,31 @@ def _has_labels(item: Json, labels: Mapping[str, str]) -> bool:
 
 
 class CelContext(msgspec.Struct, frozen=True):
-    """Lookups, the names of resources, and the documents that belong to policies."""
+    """Lookups, the names of resources, and the documents related to policies."""
 
     lookups: Lookups
     resource_names: ResourceNames
     exceptions: tuple[CelException, ...] = ()
-    # Parameter objects that were given by hand; None where the cluster is asked for them.
+    # Parameter objects given explicitly; None: they are read from the cluster.
     params: tuple[JsonObject, ...] | None = None
     watch_rule: WatchRule = watch_nothing
     image_outcomes: OutcomeCache = msgspec.field(default_factory=OutcomeCache)
     http_limits: HttpLimits = HttpLimits()
-    # Checks are compiled when first needed.
+    # Checks are compiled on first use.
     is_lazy: bool = False
 
     @property
     def viewpoint(self) -> RequestViews:
-        """How requests are shown to the expressions of Kyverno's own kinds."""
+        """How requests are presented to the expressions of Kyverno's kinds."""
         return RequestViews(self.lookups, self._name_resource)
 
     @property
     def native_viewpoint(self) -> RequestViews:
-        """The same for Kubernetes' kinds, and for classic rules, which speak as those do."""
+        """The same for Kubernetes' kinds and for classic rules, which use the same variables."""
         return RequestViews(self.lookups, self._name_resource, shows_bare_namespaces=True)
 
     def host_functions(self, namespace: str = "") -> HostFunctions:
-        """What the expressions of a policy may ask of the outside."""
+        """External functions for the expressions of a policy."""
         return bind_host_functions(self.lookups, self.resource_names, namespace, self.http_limits)
 
     def _name_resource(self, kind: GroupVersionKind) -> str:

@@ -1,10 +1,16 @@
 """Results of a CEL policy, and the PolicyExceptions that exempt a request from it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
-from lictor.core.evaluate.cel.expressions import ExpressionCompiler, Holds, compile_match_conditions
+from lictor.core.evaluate.cel.expressions import (
+    UNDECIDED,
+    ExpressionCompiler,
+    Holds,
+    compile_match_conditions,
+)
 from lictor.core.lang.cel.environment import Activation
 from lictor.core.model.cel_policy import CelException
 from lictor.core.model.result import Action, ExceptionRef, PolicyRef, Result, RuleType, Status
@@ -29,7 +35,7 @@ class ResultTemplate(msgspec.Struct, frozen=True):
         properties: Mapping[str, str] = _NOTHING,
         exceptions: tuple[ExceptionRef, ...] = (),
     ) -> tuple[Result]:
-        """One result, in the form that a check returns."""
+        """One result, as a check returns it."""
         return (
             Result(
                 policy=self.policy,
@@ -48,10 +54,18 @@ _PRIORITY = "polex.kyverno.io/priority"
 
 
 class Exemption(msgspec.Struct, frozen=True):
-    """An exception that names the policy, and the test whether it holds; None holds always."""
+    """An exception that names the policy, and its condition; None: it always applies."""
 
     exception: CelException
     holds: Holds | None
+    now: Callable[[], datetime]
+
+    def is_in_force(self, activation: Activation) -> bool:
+        """Whether it is not expired and its conditions hold."""
+        spec = self.exception.spec
+        if spec.expires_at and spec.is_expired(self.now()):
+            return False
+        return self.holds is None or self.holds(activation)
 
 
 def compile_exemptions(
@@ -71,6 +85,7 @@ def compile_exemptions(
                 ignore_errors=ignore_errors,
                 where=f"exception {exception.metadata.name}: matchConditions",
             ),
+            language.host.now,
         )
         for exception in exceptions
         if any(
@@ -82,24 +97,31 @@ def compile_exemptions(
 def find_exceptions(
     exemptions: Sequence[Exemption], activation: Activation
 ) -> tuple[CelException, ...]:
-    """Those that hold."""
-    return tuple(
-        exemption.exception
-        for exemption in exemptions
-        if exemption.holds is None or exemption.holds(activation)
-    )
+    """Those in force; if one exempts fully, only those that do."""
+    found: list[CelException] = []
+    full: list[CelException] = []
+    for exemption in exemptions:
+        try:
+            if exemption.is_in_force(activation):
+                is_partial = exemption.exception.spec.is_partial
+                (found if is_partial else full).append(exemption.exception)
+        except UNDECIDED:
+            # The request is exempt anyway.
+            if not full:
+                raise
+    return tuple(full or found)
 
 
 def allow(found: Sequence[CelException]) -> JsonObject:
-    """The variable `exceptions`: single images and values that are allowed."""
+    """The variable `exceptions`: images and values that are allowed."""
     return {
         "allowedImages": [image for each in found for image in each.spec.images],
         "allowedValues": [value for each in found for value in each.spec.allowed_values],
     }
 
 
-def tell_exempted(found: Sequence[CelException], template: ResultTemplate) -> tuple[Result]:
-    """The answer of a policy from which the request is freed; the weightiest exception words it."""
+def build_exempted(found: Sequence[CelException], template: ResultTemplate) -> tuple[Result]:
+    """The result of a policy from which the request is exempt; the strongest exception decides."""
     refs = tuple(ExceptionRef(e.metadata.name, e.metadata.namespace) for e in found)
     keys = ", ".join(ref.key for ref in refs)
     passes = max(found, key=_priority).spec.report_result == "pass"

@@ -1,4 +1,4 @@
-"""Expressions of a policy, compiled with its variables, and of the type that is wanted."""
+"""Compiles a policy's expressions with its variables, and checks their types."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from lictor.core.errors import CompileError, EvaluationError, LookupFailedError
-from lictor.core.lang.cel.environment import Activation, Environment
+from lictor.core.lang.cel.environment import Activation
 from lictor.core.lang.cel.expression import (
     NO_VARIABLES,
     Expression,
@@ -18,6 +18,7 @@ from lictor.core.lang.cel.expression import (
     declare_variable,
 )
 from lictor.core.lang.cel.host import NO_HOST_FUNCTIONS, HostFunctions
+from lictor.core.lang.cel.program import Environment
 from lictor.core.lang.watch import Watch, unwatched
 from lictor.core.model.matching import MatchCondition
 from lictor.core.model.policy import AuditAnnotation, CelVariable
@@ -26,7 +27,7 @@ from lictor.core.raw import Json
 Evaluate: TypeAlias = Callable[[Activation], Json]
 Holds: TypeAlias = Callable[[Activation], bool]
 
-# What an expression may fail with at run time; anything else is a fault of ours.
+# Runtime errors of an expression; anything else is an internal error.
 UNDECIDED = (EvaluationError, LookupFailedError)
 _USED = re.compile(r"\bvariables\s*\.\s*(?:\?\s*)?(\w+)")
 
@@ -38,10 +39,10 @@ class ExpressionCompiler(msgspec.Struct, frozen=True):
     host: HostFunctions = NO_HOST_FUNCTIONS
     variables: Variables = NO_VARIABLES
     watch: Watch = unwatched
-    # Kubernetes compiles each expression by itself: one that is wrong fails when it is used, in
-    # these words. Kyverno's own kinds are refused as a whole.
+    # Kubernetes compiles expressions separately: an invalid one fails on use, with this message.
+    # Kyverno's kinds are rejected as a whole.
     lenient: bool = False
-    # Variables that did not compile, and why.
+    # Variables that did not compile, with the reason.
     broken: Mapping[str, str] = {}
 
     def declare(self, variables: Iterable[CelVariable]) -> "ExpressionCompiler":
@@ -59,19 +60,19 @@ class ExpressionCompiler(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, variables=known, broken=broken)
 
     def expression(self, text: str, types: Sequence[str], where: str) -> Expression:
-        """A compiled expression that answers one of these types."""
+        """A compiled expression of one of these types."""
         try:
             made = compile_expression(text, self.environment, self.variables)
         except CompileError as error:
             raise _located(error, where) from error
-        if made.result_type not in types:
+        if types and made.result_type not in types:
             raise CompileError(
                 f"must evaluate to {' or '.join(types)} but got {made.result_type}", where=where
             )
         return made
 
     def evaluator(self, text: str, types: Sequence[str], where: str) -> Evaluate:
-        """The same, bound to what the policy may ask of the outside."""
+        """The same, bound to the policy's external functions."""
         try:
             expression = self.expression(text, types, where)
         except CompileError as error:
@@ -82,17 +83,17 @@ class ExpressionCompiler(msgspec.Struct, frozen=True):
         evaluate = self.watch(where, lambda activation: expression(activation, host))
         if self.watch is not unwatched:
             evaluate = _showing(self._watch_variables(text), evaluate)
-        return _telling(evaluate, text) if self.lenient else evaluate
+        return _add_text_to_errors(evaluate, text) if self.lenient else evaluate
 
     def condition(self, text: str, where: str) -> Holds:
-        """An expression that answers true or false."""
+        """An expression of type bool."""
         return self.evaluator(text, ("bool",), where)
 
     def _watch_variables(self, text: str) -> list[Evaluate]:
-        """The variables that an expression uses, each by itself, for those who want to hear."""
+        """Trace the variables that an expression uses."""
         names = set(_USED.findall(text))
         used: list[str] = []
-        # A variable uses those before it.
+        # A variable may use earlier ones.
         for name, variable in reversed(tuple(self.variables.declared.items())):
             if name in names:
                 names.update(_USED.findall(variable.text))
@@ -104,7 +105,7 @@ class ExpressionCompiler(msgspec.Struct, frozen=True):
         ]
 
     def _blame(self, text: str) -> str:
-        """The variable because of which an expression does not compile; empty where it is none."""
+        """The variable that prevents an expression from compiling; empty if there is none."""
         for name, message in self.broken.items():
             if f"variables.{name}" in text:
                 reason = f'composited variable "{name}" fails to compile: {message}'
@@ -119,9 +120,9 @@ def compile_match_conditions(
     ignore_errors: bool = False,
     where: str = "matchConditions",
 ) -> Holds | None:
-    """Whether all hold; one that is false decides, even where another cannot be decided.
+    """Whether all hold; a false one decides, even if another fails with an error.
 
-    None where there is nothing to ask. With `ignore_errors`, what cannot be decided does not match.
+    None if there are no conditions. With `ignore_errors`, an error counts as no match.
     """
     if not conditions:
         return None
@@ -147,25 +148,24 @@ def compile_match_conditions(
     return matches
 
 
+# The types that an audit annotation may have.
+_NOTABLE = ("string", "null_type")
 Annotate: TypeAlias = Callable[[Activation], dict[str, str]]
 
 
 def compile_annotations(
-    annotations: Sequence[AuditAnnotation], language: ExpressionCompiler
+    annotations: Sequence[AuditAnnotation],
+    language: ExpressionCompiler,
+    *,
+    refuse_null: bool = False,
 ) -> Annotate | None:
-    """The audit annotations that are not empty; None where the policy makes none."""
+    """The audit annotations that are not empty; None if the policy has none."""
     if not annotations:
         return None
+    where = "auditAnnotations[{}].valueExpression"
     made = [
-        (
-            annotation.key,
-            language.evaluator(
-                annotation.value_expression,
-                ("string", "null_type"),
-                f"auditAnnotations[{index}].valueExpression",
-            ),
-        )
-        for index, annotation in enumerate(annotations)
+        (each.key, language.evaluator(each.value_expression, _NOTABLE, where.format(index)))
+        for index, each in enumerate(annotations)
     ]
 
     def annotate(activation: Activation) -> dict[str, str]:
@@ -174,9 +174,15 @@ def compile_annotations(
             try:
                 value = evaluate(activation)
             except UNDECIDED as error:
+                quoted = f'"{key}"' if refuse_null else f"'{key}'"
                 raise EvaluationError(
-                    f"failed to evaluate auditAnnotation '{key}': {error}"
+                    f"failed to evaluate auditAnnotation {quoted}: {error}"
                 ) from error
+            if value is None and refuse_null:
+                raise EvaluationError(
+                    f'failed to convert auditAnnotation "{key}" expression: '
+                    "type conversion error from 'null_type' to 'string'"
+                )
             if value:
                 found[key] = str(value)
         return found
@@ -205,11 +211,11 @@ def _showing(shown: Sequence[Evaluate], evaluate: Evaluate) -> Evaluate:
     return show
 
 
-def _telling(evaluate: Evaluate, text: str) -> Evaluate:
-    def told(activation: Activation) -> Json:
+def _add_text_to_errors(evaluate: Evaluate, text: str) -> Evaluate:
+    def evaluate_with_text(activation: Activation) -> Json:
         try:
             return evaluate(activation)
         except UNDECIDED as error:
             raise EvaluationError(f"expression '{text}' resulted in error: {error}") from error
 
-    return told
+    return evaluate_with_text

@@ -1,4 +1,4 @@
-"""What expressions that call `generator.apply` generate from a request."""
+"""Generates objects with expressions that call `generator.apply`."""
 
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -11,38 +11,38 @@ from lictor.core.evaluate.cel.exceptions import (
     Exemption,
     ResultTemplate,
     allow,
+    build_exempted,
     find_exceptions,
-    tell_exempted,
 )
-from lictor.core.evaluate.cel.expressions import Evaluate, Holds
+from lictor.core.evaluate.cel.expressions import Annotate, Evaluate, Holds
 from lictor.core.evaluate.cel.views import View
 from lictor.core.evaluate.generate import Made, read_source
 from lictor.core.evaluate.namespace_bounds import check_namespace
 from lictor.core.facts.resource_names import ResourceNames
 from lictor.core.lang.cel.environment import Activation
-from lictor.core.lang.cel.host import current_host
 from lictor.core.model.program import Case
 from lictor.core.model.result import Result, SourceRef, Status
 from lictor.core.raw import Json, JsonObject
 
-# What the expressions that run now have asked for, in order.
+# The objects requested by the running expressions, in order.
 _made: ContextVar[list[Made]] = ContextVar("made")
 
 
-# What the API server gave to a source does not go to its copies.
+# Metadata that the API server added to a source is not copied.
 _SERVER_FIELDS = frozenset(
     ("uid", "selfLink", "creationTimestamp", "managedFields", "resourceVersion")
 )
 
 
 class GeneratingCheck(msgspec.Struct, frozen=True):
-    """A policy's compiled parts."""
+    """The compiled parts of a policy."""
 
     view: View
     template: ResultTemplate
     exemptions: tuple[Exemption, ...]
     matches: Holds | None
     expressions: tuple[Evaluate, ...]
+    annotate: Annotate | None = None
 
     def run(self, case: Case) -> tuple[Result, ...]:
         view, template = self.view, self.template
@@ -50,18 +50,21 @@ class GeneratingCheck(msgspec.Struct, frozen=True):
         if self.exemptions and (found := find_exceptions(self.exemptions, activation)):
             allowed = allow(found)
             if not any(allowed.values()):
-                return tell_exempted(found, template)
+                return build_exempted(found, template)
             activation = view.adding(case, exceptions=allowed)
         made: list[Made] = []
         if self.matches is None or self.matches(activation):
             made = self._generate(activation)
         name = template.policy.name
-        passed = template.make(name, Status.PASS, "policy evaluated successfully")
+        properties = self.annotate(activation) if self.annotate is not None else {}
+        passed = template.make(
+            name, Status.PASS, "policy evaluated successfully", properties=properties
+        )
         objects, sources = zip(*made, strict=True) if made else ((), ())
         return (replace(passed[0], generated=objects, sources=sources),)
 
-    def ask(self, case: Case) -> tuple[Result, ...]:
-        """Pass where the policy has something to do, or to say of an exception."""
+    def check_applies(self, case: Case) -> tuple[Result, ...]:
+        """Pass if the policy applies, or an exception does."""
         activation = self.view(case)
         if not find_exceptions(self.exemptions, activation) and (
             self.matches is not None and not self.matches(activation)
@@ -81,9 +84,11 @@ class GeneratingCheck(msgspec.Struct, frozen=True):
 
 
 class GeneratedObjects(msgspec.Struct, frozen=True):
-    """Takes note of what `generator.apply` is called with."""
+    """Records the arguments of `generator.apply`."""
 
     names: ResourceNames
+    # The namespace of the policy; empty if it is cluster-scoped.
+    own: str = ""
 
     def take(self, namespace: str, objects: Sequence[JsonObject]) -> None:
         made = _made.get()
@@ -91,24 +96,24 @@ class GeneratedObjects(msgspec.Struct, frozen=True):
             items = given.get("items")
             for item in items if isinstance(items, list) else [given]:
                 source = _find_source(item)
-                own = current_host.get().namespace
-                if source is not None and own:
-                    check_namespace(source.namespace, own, "what is copied")
+                if source is not None and self.own:
+                    check_namespace(source.namespace, self.own, "what is copied")
                 made.append((self._place(item, namespace), source))
 
     def _place(self, item: Json, namespace: str) -> JsonObject:
         if not isinstance(item, dict):
             raise FunctionError("only objects can be generated")
-        if namespace and self._is_in_no_namespace(item):
+        is_clustered = self._is_in_no_namespace(item)
+        if is_clustered and self.own:
             raise FunctionError(
-                f'cross-scope generation denied: a policy scoped to namespace "{namespace}" cannot '
+                f'cross-scope generation denied: a policy scoped to namespace "{self.own}" cannot '
                 f"generate cluster-scoped resource {item.get('apiVersion')}/{item.get('kind')}"
             )
         metadata = item.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
         placed = {key: value for key, value in metadata.items() if key not in _SERVER_FIELDS}
         placed.pop("namespace", None)
-        if namespace:
+        if namespace and not is_clustered:
             placed["namespace"] = namespace
         return {**item, "metadata": placed}
 
@@ -118,7 +123,7 @@ class GeneratedObjects(msgspec.Struct, frozen=True):
 
 
 def _find_source(item: Json) -> SourceRef | None:
-    """What has a UID was read from the cluster: the new object is a copy of it."""
+    """An object with a UID was read from the cluster: the new object is a copy of it."""
     metadata = item.get("metadata") if isinstance(item, dict) else None
     is_read = isinstance(metadata, dict) and metadata.get("uid")
     return read_source(item) if is_read else None

@@ -1,4 +1,4 @@
-"""The attestors and attestations of an ImageValidatingPolicy, as those who verify take them."""
+"""Compiles the attestors and attestations of an ImageValidatingPolicy for verification."""
 
 import json
 from base64 import b64decode
@@ -43,17 +43,17 @@ from lictor.core.signatures.records import (
 
 
 class CosignSigner(msgspec.Struct, frozen=True):
-    """Whose signatures made with cosign count, where they lie and what they must say."""
+    """Requirements for cosign signatures: signers, location and annotations."""
 
     attestor: CosignAttestor
     location: SignatureLocation
     annotations: Mapping[str, str] = {}
-    # Stands for all of this in the cache of outcomes.
+    # Identifies all of this in the outcome cache.
     fingerprint: str = ""
 
 
 class NotarySigner(msgspec.Struct, frozen=True):
-    """Whose signatures made with notation count, and where they lie."""
+    """Requirements for notation signatures: signers and location."""
 
     attestor: TrustedNotary
     location: SignatureLocation
@@ -67,7 +67,7 @@ _FindText: TypeAlias = Callable[[Activation], str]
 
 
 class WantedAttestation(msgspec.Struct, frozen=True):
-    """A kind of statement about an image: by predicate type, or by artifact type."""
+    """A type of attestation, by predicate type or artifact type."""
 
     name: str
     predicate_type: str = ""
@@ -75,7 +75,7 @@ class WantedAttestation(msgspec.Struct, frozen=True):
 
 
 def build_access(spec: ImageValidatingSpec, namespace: str) -> RegistryAccess:
-    """With whose credentials registries are asked for a policy."""
+    """The registry credentials of a policy."""
     globs = (each.glob for each in spec.match_image_references)
     sources = (each.cosign.source for each in spec.attestors if each.cosign is not None)
     repositories = (each.repository for each in sources if each is not None)
@@ -143,7 +143,7 @@ def _compile_notary(
     notary: Notary, where: str, access: RegistryAccess, language: ExpressionCompiler
 ) -> FindSigner:
     if notary.certs is None:
-        raise CompileError("certs are missing: nobody could be trusted", where=where)
+        raise CompileError("certs are missing: no signer could be trusted", where=where)
     certificates = _compile_text(notary.certs, f"{where}.certs", language)
     stamps = _compile_text(notary.tsa_certs, f"{where}.tsaCerts", language)
     location = SignatureLocation(access)
@@ -201,8 +201,8 @@ def _read_keyless(keyless: KeylessSigner, where: str, *, is_public: bool) -> Tru
         Identity(each.issuer, each.issuer_reg_exp, each.subject, each.subject_reg_exp)
         for each in keyless.identities
     )
-    # Empty would mean anyone who can log in to any provider; with an authority of one's own, it
-    # means everybody whom that authority knows.
+    # Empty would accept everyone with a login at any provider; with a private authority, everyone
+    # to whom that authority issues certificates.
     if not identities or (is_public and Identity() in identities):
         raise CompileError(
             "an identity without issuer and subject would accept everyone: give issuer or "
@@ -261,7 +261,7 @@ def _read_tuf(tuf: Tuf | None, where: str, namespace: str) -> TufSource:
 
 
 def _decode_root(data: str, where: str) -> bytes:
-    """The root metadata: JSON, or the same in base64."""
+    """The root metadata: JSON, or JSON in base64."""
     try:
         compact = "".join(data.split())
         root = data.encode() if compact[:1] == "{" else b64decode(compact, validate=True)

@@ -1,4 +1,4 @@
-"""The images of an object that an ImageValidatingPolicy is about, and what must hold for them."""
+"""Finds the images of an object for an ImageValidatingPolicy, and checks them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -11,8 +11,8 @@ from lictor.core.evaluate.cel.exceptions import (
     Exemption,
     ResultTemplate,
     allow,
+    build_exempted,
     find_exceptions,
-    tell_exempted,
 )
 from lictor.core.evaluate.cel.expressions import UNDECIDED, ExpressionCompiler, Holds
 from lictor.core.evaluate.cel.image_verification import (
@@ -21,7 +21,7 @@ from lictor.core.evaluate.cel.image_verification import (
     current_verification,
     read_image,
 )
-from lictor.core.evaluate.cel.validations import NO_MESSAGE, Judge
+from lictor.core.evaluate.cel.validations import NO_MESSAGE, EvaluateActivation
 from lictor.core.evaluate.cel.views import View
 from lictor.core.lang.cel.environment import Activation, image_environment, make_activation
 from lictor.core.lang.image_reference import list_aliases
@@ -36,7 +36,7 @@ from lictor.core.model.request import Operation, Request
 from lictor.core.model.result import Result, Status
 from lictor.core.raw import Json, JsonObject
 
-# The images by the name of their extractor; the activation is made where an expression needs it.
+# The images by the name of their extractor; the activation is built only if needed.
 FindImages: TypeAlias = Callable[[Request, Callable[[], Activation]], dict[str, list[str]]]
 _FindUsual: TypeAlias = Callable[[JsonObject, tuple[str, ...]], list[str]]
 
@@ -58,7 +58,7 @@ def compile_images(
     references: Sequence[MatchImageReference],
     language: ExpressionCompiler,
 ) -> FindImages:
-    """The images of Pods and their controllers, and what the policy's own expressions find."""
+    """The images of Pods and their controllers, and those of the policy's expressions."""
     own = {
         extractor.name: language.evaluator(
             extractor.expression, _LISTS, f"images[{index}].expression"
@@ -120,7 +120,7 @@ def _read_images(found: object, name: str) -> list[str]:
 def _compile_references(
     references: Sequence[MatchImageReference], language: ExpressionCompiler
 ) -> Callable[[str], bool]:
-    """Whether one of them means the image; without any, all are meant."""
+    """Whether one of them matches the image; without any, all match."""
     tests = [_compile_reference(r, i, language) for i, r in enumerate(references)]
     if not tests:
         return lambda _: True
@@ -128,7 +128,7 @@ def _compile_references(
     def wants(image: str) -> bool:
         if any(test(image) for test in tests):
             return True
-        # With a digest it is the same image still: nobody gets around `*:v1` by adding one.
+        # With a digest it is still the same image: adding one must not bypass `*:v1`.
         tagged, separator, _ = image.partition("@")
         return bool(separator) and any(test(tagged) for test in tests)
 
@@ -151,7 +151,7 @@ def _compile_reference(
     )
 
     def includes(image: str) -> bool:
-        # The canonical name alone: an expression may say which images are not meant.
+        # The canonical name only: an expression may exclude images.
         names = dict.fromkeys((image, list_aliases(image)[0]))
         return any(holds(make_activation({"ref": name})) for name in names)
 
@@ -159,7 +159,7 @@ def _compile_reference(
 
 
 class ImagePolicyParts(msgspec.Struct, frozen=True):
-    """What both checks of a policy are made of."""
+    """What both checks of a policy are built from."""
 
     view: View
     matches: Holds | None
@@ -172,14 +172,14 @@ class ImagePolicyParts(msgspec.Struct, frozen=True):
     template: ResultTemplate
 
     def select(self, case: Case) -> "_Selection | tuple[Result, ...]":
-        """The images that the policy is about; results where there is nothing to look at."""
+        """The images that the policy matches; results if there is nothing to verify."""
         matches = self.matches
         if matches is not None and not matches(self.view(case)):
             return ()
         found = find_exceptions(self.exemptions, self.view(case)) if self.exemptions else ()
         allowed = allow(found)
         if found and not any(allowed.values()):
-            return tell_exempted(found, self.template)
+            return build_exempted(found, self.template)
         images = self.find_images(case.request, lambda: self.view(case))
         spared = [compile_wildcard(text) for text in allowed["allowedImages"]]
         named = dict.fromkeys(image for each in images.values() for image in each)
@@ -187,22 +187,22 @@ class ImagePolicyParts(msgspec.Struct, frozen=True):
         return _Selection({"images": images, **({"exceptions": allowed} if found else {})}, kept)
 
     def activate(self, case: Case, selection: "_Selection") -> Activation:
-        """What expressions see."""
+        """The variables of expressions."""
         return self.view.adding(case, **selection.values, **self.fixed)
 
 
 class _Selection(msgspec.Struct, frozen=True):
-    # Variables that follow from the request.
+    # Variables that depend on the request.
     values: JsonObject
-    # Those that no exception allows, in the order of the object.
+    # Images that no exception allows, in the order of the object.
     images: tuple[str, ...]
 
 
 class ImageValidatingCheck(msgspec.Struct, frozen=True):
-    """Do the expressions hold, and has every image been verified?"""
+    """Whether the expressions hold, and every image was verified."""
 
     parts: ImagePolicyParts
-    judge: Judge
+    evaluate: EvaluateActivation
 
     def check(self, case: Case) -> tuple[Result, ...]:
         verification = VerificationSession(self.parts.rules)
@@ -220,14 +220,14 @@ class ImageValidatingCheck(msgspec.Struct, frozen=True):
         if not isinstance(selected, _Selection):
             return selected
         activation = verification.activation = self.parts.activate(case, selected)
-        results = self.judge(activation)
+        results = self.evaluate(activation)
         if results[0].status is Status.FAIL:
             return tuple(_explain(result, verification.refusals) for result in results)
         running = _list_running(case.request)
         problem = next(self._find_problems(selected.images, running, verification), None)
         if problem is None:
             return results
-        # What the author writes into a message is about the expressions.
+        # The author's message is about the expressions.
         failed = replace(results[0], status=Status.FAIL, message=problem)
         return (_explain(failed, verification.refusals),)
 
@@ -247,7 +247,7 @@ class ImageValidatingCheck(msgspec.Struct, frozen=True):
 
 
 def _list_running(request: Request) -> frozenset[str]:
-    """The images that a Pod runs already: other names for them would start its containers anew."""
+    """The images that a Pod already runs: changing their names would restart its containers."""
     if request.operation is not Operation.UPDATE or request.kind.kind != "Pod":
         return frozenset()
     spec = (request.old_object or {}).get("spec")
@@ -261,20 +261,20 @@ _MOST_REFUSALS = 20
 
 
 def _explain(result: Result, refusals: Mapping[str, str]) -> Result:
-    """The same result with the reasons why signatures do not count."""
+    """The same result with the reasons why signatures were refused."""
     if not refusals:
         return result
     chosen = dict(list(refusals.items())[:_MOST_REFUSALS])
     properties = {**result.properties, **{f"verify {key}": why for key, why in chosen.items()}}
     message = result.message
     if message.startswith(NO_MESSAGE):
-        # The author gave no words for it: these say more than a number.
+        # There is no message of the author: these reasons are more useful than an index.
         message = f"{message}: {'; '.join(f'{key}: {why}' for key, why in chosen.items())}"
     return replace(result, message=message, properties=properties)
 
 
 class DigestPatch(msgspec.Struct, frozen=True):
-    """Writes the digest of each image behind its tag, so that what is verified is what runs."""
+    """Adds the digest of each image to its tag, so that the verified image is the one that runs."""
 
     parts: ImagePolicyParts
 
@@ -289,7 +289,7 @@ class DigestPatch(msgspec.Struct, frozen=True):
             running = _list_running(case.request)
             pinned = self._find_digests(name for name in selected.images if name not in running)
         except UNDECIDED:
-            # Whoever validates will meet the same obstacle, and say so.
+            # Validation will fail for the same reason, and report it.
             return ()
         changed = _pin(subject, pinned) if pinned else subject
         if changed is subject:
@@ -298,7 +298,7 @@ class DigestPatch(msgspec.Struct, frozen=True):
         return (replace(result, patched=changed, is_silent=True),)
 
     def _find_digests(self, images: Iterable[str]) -> dict[str, str]:
-        """The names that have no digest, and the same with one."""
+        """The names without a digest, and the same names with one."""
         verification = VerificationSession(self.parts.rules)
         return {
             image: f"{image}@{verification.find_digest(image)}"
@@ -308,7 +308,7 @@ class DigestPatch(msgspec.Struct, frozen=True):
 
 
 def _pin(subject: JsonObject, pinned: Mapping[str, str]) -> JsonObject:
-    """The object with other names of images: in fields whose names say that they hold some."""
+    """The object with changed image names, in fields that contain images."""
     changed = {
         key: value if key in ("metadata", "status") else _pin_field(key, value, pinned)
         for key, value in subject.items()

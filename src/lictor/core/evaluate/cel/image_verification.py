@@ -1,7 +1,7 @@
-"""Which signatures and attestations of images count? What CEL asks while one object is judged.
+"""Verifies signatures and attestations of images for CEL expressions, within one evaluation.
 
-What was verified is kept for that one evaluation: a payload can be read only after the attestation
-that holds it was verified, and a tag means the same image from the first question to the last.
+Results are kept for that evaluation: a payload can be read only after its attestation was verified,
+and a tag means the same image throughout.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,19 +34,19 @@ from lictor.core.signatures.records import SignedImage, VerifiedStatement
 from lictor.core.signatures.verification import accept_signature, accept_statements
 
 # The image, the attestation (empty: its signature) and the attestor, by their names.
-_Question: TypeAlias = tuple[str, str, str]
-# What a verified attestation says, None for a signature; SignatureRefusedError where it is none.
+_VerificationKey: TypeAlias = tuple[str, str, str]
+# The payload of a verified attestation, None for a signature; or a SignatureRefusedError.
 _Check: TypeAlias = Callable[[SignedImage, ImageSigner], Json]
-# Larger statements are read anew each time.
+# Larger statements are parsed again each time.
 _LARGEST_KEPT = 64 * 1024
 
 
-# Their names are read several times in every evaluation.
+# Their names are read several times per evaluation.
 read_image = lru_cache(maxsize=4096)(parse_image)
 
 
 class VerificationRules(msgspec.Struct, frozen=True):
-    """What one policy says of signatures: it follows from the policy alone."""
+    """What one policy requires of signatures; depends on the policy only."""
 
     attestors: Mapping[str, FindSigner]
     attestations: Mapping[str, WantedAttestation]
@@ -55,7 +55,7 @@ class VerificationRules(msgspec.Struct, frozen=True):
     outcomes: OutcomeCache
 
     def locate(self, image: str, registries: Registries) -> SignedImage:
-        """The image that a name means now."""
+        """The image that a name currently refers to."""
         parts = read_image(image)
         if parts.digest:
             return SignedImage(parts.repository, parts.digest)
@@ -64,18 +64,18 @@ class VerificationRules(msgspec.Struct, frozen=True):
 
 
 class VerificationSession:
-    """The questions and answers of one evaluation."""
+    """The verifications of one evaluation."""
 
     def __init__(self, rules: VerificationRules) -> None:
         self._rules = rules
         self._registries: Registries | None = None
         self._images: dict[str, SignedImage] = {}
-        self._answers: dict[_Question, bool] = {}
+        self._answers: dict[_VerificationKey, bool] = {}
         self._payloads: dict[tuple[str, str], Json] = {}
         self.activation: Activation | None = None
-        # Why attestors do not vouch for images, in the order of the questions.
+        # Why attestors were refused for images, in order.
         self.refusals: dict[str, str] = {}
-        # Images for which someone vouches.
+        # Images with at least one accepted attestor.
         self._verified: set[SignedImage] = set()
 
     @property
@@ -85,14 +85,14 @@ class VerificationSession:
         return self._registries
 
     def locate(self, image: str) -> SignedImage:
-        """The image that a name means in this evaluation."""
+        """The image that a name refers to in this evaluation."""
         found = self._images.get(image)
         if found is None:
             found = self._images[image] = self._rules.locate(image, self.registries)
         return found
 
     def find_digest(self, image: str) -> str:
-        """The digest behind a tag, as it was lately: for those who write it into the object."""
+        """The recently resolved digest of a tag, to write it into the object."""
         outcomes, key = self._rules.outcomes, f"digest {self._rules.access!r}"
         known = outcomes.find(key, image)
         if known is None:
@@ -101,7 +101,7 @@ class VerificationSession:
         return known.digest
 
     def has_verified(self, image: str) -> bool:
-        """Has someone vouched for the image in this evaluation?"""
+        """Whether an attestor was accepted for the image in this evaluation."""
         return bool(self._verified) and self.locate(image) in self._verified
 
     def count_signatures(self, image: str, attestors: Sequence[Json]) -> int:
@@ -109,7 +109,7 @@ class VerificationSession:
         return self._count(image, "", attestors, self._check_signature)
 
     def count_attestations(self, image: str, attestation: str, attestors: Sequence[Json]) -> int:
-        """How many of the attestors have signed such a statement about the image."""
+        """How many of the attestors have signed such an attestation of the image."""
         wanted = self._find_attestation(attestation)
         return self._count(
             image,
@@ -119,7 +119,7 @@ class VerificationSession:
         )
 
     def read_payload(self, image: str, attestation: str) -> Json:
-        """What a verified attestation says; of several, the one that was added last."""
+        """The payload of a verified attestation; if there are several, of the newest."""
         self._find_attestation(attestation)
         found = self._payloads.get((image, attestation))
         if found is None:
@@ -137,16 +137,18 @@ class VerificationSession:
         check: _Check,
     ) -> int:
         names = [_read_name(attestor) for attestor in attestors]
-        return sum(self._ask((image, attestation, name), check) for name in names)
+        return sum(self._verify((image, attestation, name), check) for name in names)
 
-    def _ask(self, question: _Question, check: Callable[[SignedImage, ImageSigner], None]) -> bool:
-        known = self._answers.get(question)
+    def _verify(
+        self, key: _VerificationKey, check: Callable[[SignedImage, ImageSigner], None]
+    ) -> bool:
+        known = self._answers.get(key)
         if known is None:
-            known = self._answers[question] = self._answer(question, check)
+            known = self._answers[key] = self._answer(key, check)
         return known
 
-    def _answer(self, question: _Question, check: _Check) -> bool:
-        image, attestation, name = question
+    def _answer(self, key: _VerificationKey, check: _Check) -> bool:
+        image, attestation, name = key
         signer = self._find_signer(name)
         signed = self.locate(image)
         outcome = self._find_outcome(signer, signed, attestation, check)
@@ -162,7 +164,7 @@ class VerificationSession:
     def _find_outcome(
         self, signer: ImageSigner, signed: SignedImage, attestation: str, check: _Check
     ) -> ImageOutcome:
-        """What is known already, or what registries say now; their silence is not kept."""
+        """The cached result, or that of the registry; missing responses are not cached."""
         wanted = self._rules.attestations[attestation] if attestation else None
         kind = f"{wanted.predicate_type} {wanted.artifact_type}" if wanted is not None else ""
         key, name = f"{signer.fingerprint} {kind}", f"{signed.repository}@{signed.digest}"
@@ -247,7 +249,7 @@ def _try(check: _Check, signed: SignedImage, signer: ImageSigner) -> ImageOutcom
 
 
 def _read_name(attestor: Json) -> str:
-    """The name of an attestor, given as the policy's variable shows it."""
+    """The name of an attestor, given as a value of the `attestors` variable."""
     name = attestor.get("name") if isinstance(attestor, dict) else None
     if not isinstance(name, str):
         raise FunctionError("attestors are given as attestors.NAME")
@@ -260,7 +262,7 @@ current_verification: ContextVar[VerificationSession] = ContextVar("current_veri
 def bind_verification(
     host: HostFunctions, lookups: Lookups, access: RegistryAccess
 ) -> HostFunctions:
-    """What expressions may call, with the functions that verify images."""
+    """Functions for expressions, with those that verify images."""
     return replace(
         host,
         image_data=lambda reference: lookups.image_data(reference, access),

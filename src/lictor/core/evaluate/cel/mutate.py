@@ -1,4 +1,4 @@
-"""How CEL policies change the object of a request, or objects that exist already."""
+"""Changes the object of a request, or existing objects, as CEL policies define."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
@@ -12,10 +12,10 @@ from lictor.core.evaluate.cel.exceptions import (
     Exemption,
     ResultTemplate,
     allow,
+    build_exempted,
     find_exceptions,
-    tell_exempted,
 )
-from lictor.core.evaluate.cel.expressions import UNDECIDED, ExpressionCompiler, Holds
+from lictor.core.evaluate.cel.expressions import UNDECIDED, Annotate, ExpressionCompiler, Holds
 from lictor.core.evaluate.cel.mutations import Change
 from lictor.core.evaluate.cel.params import FindParams
 from lictor.core.evaluate.cel.views import View
@@ -32,7 +32,7 @@ from lictor.core.model.request import Request
 from lictor.core.model.result import PolicyRef, Result, Status
 from lictor.core.raw import Json, JsonObject
 
-# What the request that triggers the change shows, to the objects that are changed.
+# Variables of the triggering request that are visible for the changed objects.
 FindTargets: TypeAlias = Callable[[Activation], Iterator[JsonObject]]
 
 _WHERE = "targetMatchConstraints"
@@ -41,7 +41,7 @@ _WHERE = "targetMatchConstraints"
 def compile_targets(
     spec: MutatingSpec, ref: PolicyRef, language: ExpressionCompiler, around: CelContext
 ) -> FindTargets:
-    """What finds the targets: an expression that gives them, or constraints that they must meet."""
+    """Finds the targets: by an expression that returns them, or by constraints."""
     wanted = spec.target_match_constraints
     if wanted is not None and wanted.expression:
         return _within(ref.namespace, _compile_expression(wanted.expression, language))
@@ -49,12 +49,14 @@ def compile_targets(
     if wanted is not None and wanted.resource_rules:
         constraints = wanted
     if constraints is None:
-        raise CompileError("nothing says which objects to change", where=_WHERE)
+        raise CompileError(
+            "expected an expression or constraints for the objects to change", where=_WHERE
+        )
     return _compile_constraints(constraints, ref, around)
 
 
 def _within(own: str, find: FindTargets) -> FindTargets:
-    """A policy of a namespace changes nothing elsewhere, whatever its expression makes up."""
+    """A namespaced policy must not change other namespaces."""
 
     def find_inside(activation: Activation) -> Iterator[JsonObject]:
         for item in find(activation):
@@ -82,7 +84,7 @@ def _compile_expression(text: str, language: ExpressionCompiler) -> FindTargets:
 def _compile_constraints(
     constraints: MatchResources, ref: PolicyRef, around: CelContext
 ) -> FindTargets:
-    # Nobody asks for anything to be done to a target: any operation will do.
+    # There is no operation on a target: any will do.
     anyhow = tuple(replace(rule, operations=("*",)) for rule in constraints.resource_rules)
     select = compile_constraints(
         replace(constraints, resource_rules=anyhow), around.resource_names, where=_WHERE
@@ -140,16 +142,19 @@ class _Finder(msgspec.Struct, frozen=True):
 
 
 class MutatingCheck(msgspec.Struct, frozen=True):
-    """A policy's compiled parts."""
+    """The compiled parts of a policy."""
 
     view: View
     template: ResultTemplate
     exemptions: tuple[Exemption, ...]
     matches: Holds | None
     change: Change
+    annotate: Annotate | None = None
+    # What must hold for an existing object; `matches` is then about the request alone.
+    target_matches: Holds | None = None
 
     def run(self, case: Case, before: JsonObject, /, **others: Json) -> tuple[Result]:
-        """Change an object, seen with what the case shows but for some other values."""
+        """Change an object, with the variables of the case and some overrides."""
         try:
             return self._run(case, before, others)
         except UNDECIDED as error:
@@ -158,32 +163,35 @@ class MutatingCheck(msgspec.Struct, frozen=True):
 
     def _run(self, case: Case, before: JsonObject, others: JsonObject) -> tuple[Result]:
         view = self.view
+        is_target = bool(others)
         activation = view.adding(case, **others) if others else view(case)
         if self.exemptions and (found := find_exceptions(self.exemptions, activation)):
             allowed = allow(found)
             if not any(allowed.values()):
-                return tell_exempted(found, self.template)
+                return build_exempted(found, self.template)
             others = {**others, "exceptions": allowed}
             activation = view.adding(case, **others)
-        if self.matches is not None and not self.matches(activation):
+        matches = self.target_matches if is_target else self.matches
+        if matches is not None and not matches(activation):
             return self.template.make("", Status.SKIP, "skip")
-        allowed = others.get("exceptions") or allow(())
 
-        def see(changed: JsonObject, kept: JsonObject) -> Activation:
-            known = {**allowed, "kept": kept}
-            return view.adding(case, **{**others, "object": changed, "exceptions": known})
+        def see(changed: JsonObject) -> Activation:
+            return view.adding(case, **{**others, "object": changed})
 
-        return self._tell(case, before, self.change(activation, before, see))
+        after = self.change(activation, before, see)
+        noted = self.annotate(activation) if self.annotate is not None else {}
+        (made,) = self._build_change(case, before, after)
+        return (replace(made, properties=noted) if noted else made,)
 
-    def _tell(self, case: Case, before: JsonObject, after: JsonObject) -> tuple[Result]:
+    def _build_change(self, case: Case, before: JsonObject, after: JsonObject) -> tuple[Result]:
         if case.request.background and after != before:
-            # A scan changes nothing: it tells what a request would have changed.
+            # A scan changes nothing: it reports what a request would have changed.
             return self.template.make("", Status.FAIL, "mutation is not applied")
         return (replace(self.template.make("", Status.PASS, "success")[0], patched=after),)
 
 
 def aim_at_target(result: Result, target: JsonObject, template: ResultTemplate) -> Result:
-    """The answer about another object than the one that is asked for."""
+    """The result for an object other than the request's."""
     after = result.patched
     if after is not None:
         try:
@@ -195,7 +203,7 @@ def aim_at_target(result: Result, target: JsonObject, template: ResultTemplate) 
 
 
 class AdmissionMutatingCheck(msgspec.Struct, frozen=True):
-    """A policy's compiled parts, with those of one binding."""
+    """The compiled parts of a policy, with those of one binding."""
 
     view: View
     template: ResultTemplate
@@ -206,20 +214,20 @@ class AdmissionMutatingCheck(msgspec.Struct, frozen=True):
     as_list: bool
 
     def check(self, case: Case) -> tuple[Result, ...]:
-        """Change the object; once for each parameter, as the one before left it."""
+        """Change the object once for each parameter, in order."""
         before = case.request.object
         if before is None:
             return ()
         try:
             after = self._run(case, before)
         except UNDECIDED as error:
-            return self._say(Status.ERROR, str(error))
+            return self._build_result(Status.ERROR, str(error))
         if after is None:
-            return self._say(Status.SKIP, "match conditions aren't met")
+            return self._build_result(Status.SKIP, "match conditions aren't met")
         if case.request.background and after != before:
-            # A scan changes nothing: it tells what a request would have changed.
-            return self._say(Status.FAIL, "mutation is not applied")
-        passed = self._say(Status.PASS, "mutation is successfully applied")
+            # A scan changes nothing: it reports what a request would have changed.
+            return self._build_result(Status.FAIL, "mutation is not applied")
+        passed = self._build_result(Status.PASS, "mutation is successfully applied")
         return (replace(passed[0], patched=after),)
 
     def _run(self, case: Case, before: JsonObject) -> JsonObject | None:
@@ -227,7 +235,7 @@ class AdmissionMutatingCheck(msgspec.Struct, frozen=True):
             return self._run_once(case, before, {})
         found = self.find_params(case.request)
         if self.as_list:
-            # Kyverno hands all objects of a selector over at once; the API server, one by one.
+            # Kyverno passes all objects of a selector at once; the API server, one by one.
             return self._run_once(case, before, {"params": {"items": list(found)}})
         after: JsonObject | None = None
         for params in found:
@@ -243,11 +251,11 @@ class AdmissionMutatingCheck(msgspec.Struct, frozen=True):
         if self.matches is not None and not self.matches(activation):
             return None
 
-        def see(changed: JsonObject, _: JsonObject) -> Activation:
+        def see(changed: JsonObject) -> Activation:
             return view.adding(case, **{**others, "object": changed})
 
         return self.change(activation, before, see)
 
-    def _say(self, status: Status, message: str) -> tuple[Result]:
+    def _build_result(self, status: Status, message: str) -> tuple[Result]:
         name = self.template.policy.name
         return self.template.make(name, status, message, properties=self.properties)

@@ -1,4 +1,4 @@
-"""Which parameter objects does a binding, or a classic rule, hand to its expressions?"""
+"""Finds the parameter objects of a binding or a classic rule."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
@@ -15,14 +15,14 @@ from lictor.core.model.policy import ParamKind, ParamRef
 from lictor.core.model.request import Request
 from lictor.core.raw import JsonObject
 
-# The objects; none where the author wants the policy to be left out then.
+# The objects; none if the policy is to be skipped without parameters.
 FindParams: TypeAlias = Callable[[Request], tuple[JsonObject, ...]]
 
 
 def compile_params(kind: ParamKind, ref: ParamRef, around: CelContext, own: str = "") -> FindParams:
-    """The objects that a reference means; raises EvaluationError where there must be some.
+    """The objects that a reference selects; raises EvaluationError if a required one is missing.
 
-    `own` is the namespace of a policy that has one: its parameters are there.
+    `own` is the namespace of a namespaced policy: its parameters are there.
     """
     finder = _Finder(kind, ref, around)
     fits = None if ref.selector is None else compile_selector(ref.selector)
@@ -45,7 +45,7 @@ class _Finder(msgspec.Struct, frozen=True):
     around: CelContext
 
     def namespace(self, request: Request) -> str:
-        """Where to look: the reference's namespace, else that of the request."""
+        """The reference's namespace, otherwise that of the request."""
         group, _, version = self.kind.api_version.rpartition("/")
         resource = self.around.resource_names.of_kind(group, version, self.kind.kind)
         if resource.namespaced is False:
@@ -82,6 +82,6 @@ class _Finder(msgspec.Struct, frozen=True):
             each
             for each in given
             if (each.get("apiVersion"), each.get("kind")) == (kind.api_version, kind.kind)
-            # A file may leave the namespace out, as kubectl lets it.
+            # A file may omit the namespace, as with kubectl.
             if not namespace or read_text(each, "namespace") in ("", namespace)
         )

@@ -1,4 +1,4 @@
-"""Checks of CEL policies that validate: objects, and requests to be authorized."""
+"""Checks of validating CEL policies: objects, and requests to authorize."""
 
 from collections.abc import Mapping
 
@@ -9,21 +9,21 @@ from lictor.core.evaluate.cel.exceptions import (
     Exemption,
     ResultTemplate,
     allow,
+    build_exempted,
     find_exceptions,
-    tell_exempted,
 )
 from lictor.core.evaluate.cel.expressions import UNDECIDED, Annotate, Evaluate, Holds
-from lictor.core.evaluate.cel.validations import Judge, Ruling
+from lictor.core.evaluate.cel.validations import EvaluateActivation, Ruling
 from lictor.core.evaluate.cel.views import View
 from lictor.core.lang.cel.environment import Activation
-from lictor.core.lang.cel.library.authorization import is_allowed, read_answer
+from lictor.core.lang.cel.library.answers import is_allowed, read_answer
 from lictor.core.model.program import Case, Check
 from lictor.core.model.result import Action, Result, Status
 from lictor.core.raw import JsonObject
 
 
 class AuthorizationCheck(msgspec.Struct, frozen=True):
-    """A policy's compiled parts."""
+    """The compiled parts of a policy."""
 
     view: View
     template: ResultTemplate
@@ -36,16 +36,16 @@ class AuthorizationCheck(msgspec.Struct, frozen=True):
             answer = self._answer(self.view(case))
         except UNDECIDED as error:
             if not self.ignores_errors:
-                return self._say(Status.ERROR, str(error))
+                return self._build_result(Status.ERROR, str(error))
             answer = None
         if answer is None:
-            return self._say(Status.SKIP, "request does not match")
+            return self._build_result(Status.SKIP, "request does not match")
         if is_allowed(answer):
-            return self._say(Status.PASS, "request allowed")
-        return self._say(Status.FAIL, f"request denied{_explain(answer)}")
+            return self._build_result(Status.PASS, "request allowed")
+        return self._build_result(Status.FAIL, f"request denied{_explain(answer)}")
 
     def _answer(self, activation: Activation) -> JsonObject | None:
-        """That of the first expression that has one."""
+        """The value of the first expression that has one."""
         if self.matches is not None and not self.matches(activation):
             return None
         for evaluate in self.expressions:
@@ -54,7 +54,7 @@ class AuthorizationCheck(msgspec.Struct, frozen=True):
                 return answer
         return None
 
-    def _say(self, status: Status, message: str) -> tuple[Result]:
+    def _build_result(self, status: Status, message: str) -> tuple[Result]:
         return self.template.make(self.template.policy.name, status, message)
 
 
@@ -77,14 +77,14 @@ _ANSWERS = {
 
 
 class DecisionResults(msgspec.Struct, frozen=True):
-    """How a decision becomes a result."""
+    """Converts a decision to a result."""
 
     template: ResultTemplate
     properties: Mapping[str, str]
     annotate: Annotate | None
     ignores_errors: bool
 
-    def tell(self, ruling: Ruling, message: str, case: Case, view: View) -> tuple[Result, ...]:
+    def build(self, ruling: Ruling, message: str, case: Case, view: View) -> tuple[Result, ...]:
         status, words = _ANSWERS[ruling]
         template = self.template
         if ruling is Ruling.UNDECIDED and self.ignores_errors:
@@ -100,35 +100,38 @@ class DecisionResults(msgspec.Struct, frozen=True):
         try:
             return self.annotate(view(case))
         except UNDECIDED:
-            return {}  # a report's extra columns never change a verdict
+            return {}  # additional report properties never change a verdict
 
 
 def check_exempted(
-    view: View, exemptions: tuple[Exemption, ...], judge: Judge, template: ResultTemplate
+    view: View,
+    exemptions: tuple[Exemption, ...],
+    evaluate: EvaluateActivation,
+    template: ResultTemplate,
 ) -> Check:
-    """The check of a policy, after the exceptions that name it."""
+    """The check of a policy, after its exceptions."""
     if not exemptions:
-        return lambda case: judge(view(case))
+        return lambda case: evaluate(view(case))
 
-    def judge_case(case: Case) -> tuple[Result, ...]:
+    def evaluate_case(case: Case) -> tuple[Result, ...]:
         activation = view(case)
         found = find_exceptions(exemptions, activation)
         if not found:
-            return judge(activation)
+            return evaluate(activation)
         allowed = allow(found)
         if any(allowed.values()):
-            return judge(view.adding(case, exceptions=allowed))
-        return tell_exempted(found, template)
+            return evaluate(view.adding(case, exceptions=allowed))
+        return build_exempted(found, template)
 
-    return judge_case
+    return evaluate_case
 
 
-def report_errors(judge: Check, template: ResultTemplate) -> Check:
-    """The same check; what cannot be decided becomes a result."""
+def report_errors(evaluate: Check, template: ResultTemplate) -> Check:
+    """The same check; an evaluation error becomes a result."""
 
     def check(case: Case) -> tuple[Result, ...]:
         try:
-            return judge(case)
+            return evaluate(case)
         except UNDECIDED as error:
             return template.make("evaluation", Status.ERROR, f"failed to load context: {error}")
 

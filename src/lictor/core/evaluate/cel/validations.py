@@ -1,6 +1,6 @@
-"""`validations`: which expression refuses, as Kubernetes decides it and as Kyverno does."""
+"""`validations`: which expression denies, by the rules of Kubernetes and of Kyverno."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias
 
@@ -25,14 +25,15 @@ from lictor.core.model.policy import AuditAnnotation, CelExpression, CelVariable
 from lictor.core.model.program import Case
 from lictor.core.model.result import Result, Status
 
-# What is said of an expression for which the author has no words.
+# The message of an expression for which the author wrote none.
 NO_MESSAGE = "CEL expression validation failed at index "
-# What Kubernetes takes of a message that an expression makes.
+_INDEX = "cel.validationIndex"
+# The limit of Kubernetes for a message from an expression.
 _LONGEST_MESSAGE = 5 * 1024
 
 
 class Ruling(Enum):
-    """What the expressions say."""
+    """The outcome of the expressions."""
 
     UNMATCHED = "the match conditions do not hold"
     ADMITTED = "all expressions hold"
@@ -41,7 +42,7 @@ class Ruling(Enum):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A ruling and the reason for it."""
+    """A ruling and its reason."""
 
     ruling: Ruling
     message: str = ""
@@ -60,7 +61,7 @@ def compile_decisions(
     *,
     ignore_errors: bool = False,
 ) -> Decide:
-    """The first expression that is not true decides. The language has the policy's variables."""
+    """The first expression that is not true decides. `language` has the policy's variables."""
     matches = compile_match_conditions(conditions, language, ignore_errors=ignore_errors)
     tests = tuple(_compile_decision(v, i, language) for i, v in enumerate(validations))
 
@@ -96,14 +97,14 @@ def _phrase(phrase: Evaluate, activation: Activation) -> str:
     try:
         text = str(phrase(activation)).strip()
     except UNDECIDED:
-        return ""  # what was written by hand stands in
+        return ""  # the written message is used
     return "" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text
 
 
 def decide_with_params(
     decide: Decide, view: View, find: FindParams | None
 ) -> Callable[[Case], Decision]:
-    """The decision about a case; with parameters, all of them must admit it."""
+    """The decision for a case; with parameters, all of them must admit it."""
     if find is None:
         return lambda case: decide(view(case))
 
@@ -123,7 +124,7 @@ def decide_with_params(
 def require_validations(
     validations: Sequence[CelExpression], annotations: Sequence[AuditAnnotation], field: str
 ) -> None:
-    """Raise CompileError if a policy checks nothing: its field may be misspelt."""
+    """Raise CompileError if a policy has no expressions: its field may be misspelt."""
     if not validations and not annotations:
         raise CompileError(f"{field}: expected at least one expression, found none")
 
@@ -133,7 +134,7 @@ def list_decision_texts(
     variables: Sequence[CelVariable],
     validations: Sequence[CelExpression],
 ) -> Iterator[str]:
-    """All expressions that take part in a decision."""
+    """All expressions that affect a decision."""
     for condition in conditions:
         yield condition.expression
     for variable in variables:
@@ -143,15 +144,15 @@ def list_decision_texts(
         yield validation.message_expression
 
 
-Judge: TypeAlias = Callable[[Activation], tuple[Result, ...]]
+EvaluateActivation: TypeAlias = Callable[[Activation], tuple[Result, ...]]
 
 
 class _Validation(msgspec.Struct, frozen=True):
     holds: Holds
-    # The message as it is written, and the expression that makes another; None where there is none.
+    # The literal message, and the expression for another one; None if there is none.
     message: str
     phrase: Evaluate | None
-    # What is said where that expression makes nothing.
+    # The message if that expression returns none.
     otherwise: str
 
     def explain(self, activation: Activation) -> str:
@@ -169,28 +170,39 @@ def compile_validations(
     language: ExpressionCompiler,
     template: ResultTemplate,
     rule: str,
-) -> Judge:
-    """The first expression that is false decides; errors are raised."""
+    *,
+    report_index: bool = False,
+) -> EvaluateActivation:
+    """The first false expression decides; errors are raised, or results with `report_index`."""
     require_validations(validations, annotations, "validations")
     made = tuple(_compile_validation(v, i, language) for i, v in enumerate(validations))
     annotate = compile_annotations(annotations, language)
     passed = template.make(rule, Status.PASS, "success")
-    tests = tuple((one.holds, one, _fixed(one, template, rule, annotate)) for one in made)
+    indexes = tuple({_INDEX: str(index)} if report_index else {} for index in range(len(made)))
+    tests = tuple(
+        (one.holds, one, _fixed(one, template, rule, annotate, index), index)
+        for one, index in zip(made, indexes, strict=True)
+    )
 
-    def judge(activation: Activation) -> tuple[Result, ...]:
-        for holds, validation, failed in tests:
-            if holds(activation):
-                continue
+    def evaluate(activation: Activation) -> tuple[Result, ...]:
+        for holds, validation, failed, index in tests:
+            try:
+                if holds(activation):
+                    continue
+            except UNDECIDED as error:
+                if not report_index:
+                    raise
+                return template.make(rule, Status.ERROR, f"error: {error}", properties=index)
             if failed is not None:
                 return failed
             message = validation.explain(activation)
-            properties = annotate(activation) if annotate is not None else {}
-            return template.make(rule, Status.FAIL, message, properties=properties)
+            noted = {**index, **(annotate(activation) if annotate else {})}
+            return template.make(rule, Status.FAIL, message, properties=noted)
         if annotate is None:
             return passed
         return template.make(rule, Status.PASS, "success", properties=annotate(activation))
 
-    return judge
+    return evaluate
 
 
 def _compile_validation(
@@ -212,9 +224,13 @@ def _compile_validation(
 
 
 def _fixed(
-    validation: _Validation, template: ResultTemplate, rule: str, annotate: Annotate | None
+    validation: _Validation,
+    template: ResultTemplate,
+    rule: str,
+    annotate: Annotate | None,
+    properties: Mapping[str, str],
 ) -> tuple[Result] | None:
-    """A failure that is the same for all requests, made beforehand."""
+    """A failure that is the same for all requests, built in advance."""
     if validation.phrase is not None or annotate is not None:
         return None
-    return template.make(rule, Status.FAIL, validation.message)
+    return template.make(rule, Status.FAIL, validation.message, properties=properties)

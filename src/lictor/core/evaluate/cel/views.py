@@ -1,4 +1,4 @@
-"""A request as CEL sees it: `object`, `oldObject`, `request` and so on, converted once a case."""
+"""The variables of a request in CEL (`object`, `oldObject`, `request`), converted once per case."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,18 +7,18 @@ import msgspec
 from lictor.core.errors import NotProvidedError
 from lictor.core.evaluate.admission_request import describe_request, read_metadata_text
 from lictor.core.lang.cel.environment import Activation, make_activation
-from lictor.core.lang.cel.library.authorization import authorizer, request_resource
+from lictor.core.lang.cel.library.host import make_authorizer, request_resource
 from lictor.core.model.program import Case
 from lictor.core.model.request import GroupVersionKind, Request
 from lictor.core.ports import Lookups
 from lictor.core.raw import Json, JsonObject
 
-# Values that cost something to find; they are shown only to policies that name them.
+# Variables that are expensive to compute; built only for policies that use them.
 _DEAR = ("namespaceObject", "authorizer")
 
 
 class View:
-    """What the expressions of some policies see of a case; like needs share the same view."""
+    """The variables for the expressions of some policies; equal needs share one view."""
 
     __slots__ = ("_key", "_values")
 
@@ -27,25 +27,26 @@ class View:
         self._values = values
 
     def __call__(self, case: Case) -> Activation:
-        """The values of a case, converted for the engine when first asked for."""
+        """The values of a case, found when first needed."""
         found: Activation | None = case.views.get(self._key)
         if found is None:
-            found = case.views[self._key] = make_activation(self._values(case.request))
+            values = self._values(case.request)
+            found = case.views[self._key] = make_activation(values, case.deadline)
         return found
 
     def adding(self, case: Case, /, **values: Json) -> Activation:
-        """The same with other values for some variables; converted anew."""
-        return make_activation({**self._values(case.request), **values})
+        """The same with other values for some variables."""
+        return make_activation({**self._values(case.request), **values}, case.deadline)
 
 
 class RequestViews(msgspec.Struct, frozen=True):
-    """How the requests of one engine are shown to CEL."""
+    """How the requests of one engine are presented to CEL."""
 
     lookups: Lookups
     # The resource name (`pods`) of a kind.
     name_resource: Callable[[GroupVersionKind], str]
-    # Show a namespace of which nothing but the name is known; else there is none to be seen, and
-    # what asks for its labels cannot be decided.
+    # Present a namespace of which only the name is known; otherwise there is none, and reading its
+    # labels is an error.
     shows_bare_namespaces: bool = False
 
     def view(self, texts: Iterable[str]) -> View:
@@ -56,7 +57,7 @@ class RequestViews(msgspec.Struct, frozen=True):
         return View(",".join((bare, *sorted(needs))), lambda request: self._values(request, needs))
 
     def describe(self, request: Request) -> JsonObject:
-        """The AdmissionRequest: as it came, or as an API server would have sent it."""
+        """The AdmissionRequest: the original, or as an API server would have sent it."""
         return describe_request(request, self.name_resource)
 
     def _values(self, request: Request, needs: frozenset[str]) -> JsonObject:
@@ -103,15 +104,15 @@ class RequestViews(msgspec.Struct, frozen=True):
             "name": str(described.get("name") or ""),
         }
         who = request.caller
-        caller = {} if who is None else {"user": who.username, "groups": list(who.groups)}
+        caller = make_authorizer() if who is None else make_authorizer(who.username, who.groups)
         return {
-            "authorizer": authorizer(caller),
-            "authorizer.requestResource": request_resource(asked, caller),
+            "authorizer": caller,
+            "authorizer.requestResource": request_resource(caller, **asked),
         }
 
 
 def view_payload() -> View:
-    """The view of policies that judge any JSON: nothing but `object`."""
+    """The view for policies that evaluate any JSON: only `object`."""
     return View("payload", _payload_values)
 
 
@@ -126,7 +127,7 @@ def _payload_values(request: Request) -> JsonObject:
 
 
 def namespace_of(request: Request) -> str:
-    """The namespace that the request is about; empty where it is about none."""
+    """The namespace of the request; empty if it has none."""
     if request.admission is not None:
         given = request.admission.get("namespace")
         return given if isinstance(given, str) else ""

@@ -1,6 +1,10 @@
-"""CEL as Kubernetes and Kyverno speak it: text in, callable out.
+"""The Common Expression Language as Kubernetes and Kyverno run it, evaluated over plain JSON.
 
-Import the modules, not this package: `expression`, `environment`, `host`. This package itself must
-import nothing, so that a run without CEL policies never loads the engine; and nothing here does
-I/O: expressions call what `HostFunctions` hands in.
+An environment (`environments`, `kyverno`) compiles a text into a program (`program`):
+
+    environment = kubernetes_environment((1, 36)).extend({"object": DYN})
+    program = environment.compile("object.spec.replicas > 3")
+    program.evaluate({"object": document}, deadline=clock() + 0.1)
+
+The parser makes a tree (`syntax`), the checker sets its types, the compiler turns it into closures.
 """

@@ -1,181 +1,106 @@
-"""Which variables and functions an expression may use, and the values of one request for them."""
+"""Which variables and functions an expression may use, and the values of one request for them.
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+The versions are parameters; a policy for an older release compiles as that release has it:
 
-import msgspec
+    kubernetes_environment(version=(1, 34), binary=(1, 37))
+    kyverno_environment("validating", version=(1, 18))
+"""
 
-from lictor.core.lang.cel import native
-from lictor.core.lang.cel.library import (
-    authorization_overloads,
-    kubernetes_overloads,
-    kyverno_overloads,
-    runtime_overloads,
-)
-from lictor.core.lang.cel.rewriting import Rewrite, replace_literals
-from lictor.core.lang.cel.types import DYN, CelType, Overload, parse_type
-from lictor.core.lang.cel.values import MANY, weigh
+import time
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+from lictor.core.lang.cel import kubernetes, kyverno
+from lictor.core.lang.cel.kubernetes import Version, build_kubernetes
+from lictor.core.lang.cel.library.plain import admit
+from lictor.core.lang.cel.program import Environment
+from lictor.core.lang.cel.state import CALL_LIMIT, State
+from lictor.core.lang.cel.types import DYN, CelType, opaque_type
+from lictor.core.lang.cel.values import Opaque, Value
 from lictor.core.raw import Json
 
+# The releases whose language is the default.
+KUBERNETES: Version = kubernetes.LATEST
+KYVERNO: Version = (1, 18)
 
-class Activation(msgspec.Struct, frozen=True):
-    """Values by variable name, in the engine's own form (each converted when first used)."""
-
-    native: Json
-    values: Mapping[str, Json]
-    # Whether a value may hold a list so long that loops over it must be cut into pieces.
-    is_large: bool = False
-    # Elements and bytes of the largest value, roughly.
-    count: int = 0
-    size: int = 0
+_ADMISSION = ("object", "oldObject", "request", "namespaceObject")
+_AUTHORIZER: dict[str, CelType] = {
+    "authorizer": opaque_type("kubernetes.authorization.Authorizer"),
+    "authorizer.requestResource": opaque_type("kubernetes.authorization.ResourceCheck"),
+}
 
 
-def make_activation(values: Mapping[str, Json]) -> Activation:
-    """Hand `object`, `request`, `params` and so on to the engine."""
-    weighed = {name: weigh(value) for name, value in values.items()}
-    admitted = {name: each[0] for name, each in weighed.items()}
-    count, size = 0, 0
-    for _, found, length in weighed.values():
-        size = max(size, length)
-        count = max(count, found)
-    return Activation(runtime().Activation(admitted), admitted, count > MANY, count, size)
+class Activation:
+    """Values by variable name, for the expressions of one request.
 
-
-# A number after the colon is a library's version. Variables become bindings: all need those.
-_KUBERNETES = ("bindings", "lists", "optional", "sets", "strings:2", "two-var-comprehensions")
-_KYVERNO = (
-    "bindings",
-    "lists",
-    "optional",
-    "sets",
-    "strings",
-    "two-var-comprehensions",
-    "encoders",
-    "math",
-)
-_SLOTS_OF_A_KIND = 16
-_COMMON_KINDS = tuple(
-    parse_type(text)
-    for text in (
-        "dyn", "bool", "string", "int", "list<dyn>", "list<string>", "map<string,dyn>",
-        "map<string,string>", "list<map<string,dyn>>",
-    )
-)  # fmt: skip
-
-Slot = tuple[CelType, int]
-
-
-class Environment(msgspec.Struct, frozen=True, eq=False):
-    """A name, the engine's own libraries, ours, and the variables with their types.
-
-    `forbidden` are names that we need ourselves and that authors may not use; `rewrites` change the
-    text before the checker sees it; with `names_variables`, errors tell which variable failed.
+    `deadline` is when they must have ended, by `time.monotonic`; `variables` and `computed` have
+    the variables of the policies that ask, and what was computed of them.
     """
 
-    name: str
-    extensions: tuple[str, ...]
-    variables: Mapping[str, CelType]
-    overloads: tuple[Overload, ...]
-    forbidden: frozenset[str] = frozenset()
-    rewrites: tuple[Rewrite, ...] = ()
-    names_variables: bool = False
+    __slots__ = ("computed", "shared", "state", "variables")
 
-    def names(self) -> Iterable[str]:
-        """What a misspelt name may have meant."""
-        return {*self.variables, *(overload.name for overload in self.overloads)}
+    def __init__(self, values: Mapping[str, Value], deadline: float | None = None) -> None:
+        self.state = State(values, CALL_LIMIT, deadline, time.monotonic)
+        self.variables: dict[Any, Any] = {}
+        self.shared: dict[int, Value] = {}
+        self.computed: dict[tuple[int, int], dict[int, Value]] = {}
+
+    def keep_variables(self, before: "Activation") -> None:
+        """Take over the variables that were computed, although other values have changed."""
+        self.computed, self.shared = before.computed, before.shared
+
+
+def make_activation(values: Mapping[str, Json], deadline: float | None = None) -> Activation:
+    """`object`, `request`, `params` and so on, as Kubernetes reads JSON."""
+    admitted = {
+        name: value if isinstance(value, Opaque) else admit(value) for name, value in values.items()
+    }
+    return Activation(admitted, deadline)
 
 
 @lru_cache(maxsize=64)
 def kubernetes_environment(
-    *, has_params: bool = True, has_authorizer: bool = True, has_patches: bool = False
+    *,
+    has_params: bool = True,
+    has_authorizer: bool = True,
+    has_patches: bool = False,
+    version: Version = KUBERNETES,
+    binary: Version = KUBERNETES,
+    is_kyverno: bool = False,
 ) -> Environment:
-    """That of Kubernetes' admission policies; `has_patches`: of those that mutate."""
-    variables = _admission_variables()
+    """That of Kubernetes' admission policies; `has_patches`: of those that mutate.
+
+    `version` is the compatibility version, `binary` the release of the server. `is_kyverno`: for
+    expressions in Kyverno's classic policies.
+    """
+    variables: dict[str, CelType] = dict.fromkeys(_ADMISSION, DYN)
     if has_params:
         variables["params"] = DYN
     if has_authorizer:
-        variables["authorizer"] = parse_type("Authorizer")
-        variables["authorizer.requestResource"] = parse_type("ResourceCheck")
-    overloads = kubernetes_overloads(has_patches=has_patches)
-    rewrites = (replace_literals,) if has_patches else ()
-    return Environment(
-        "Kubernetes",
-        _KUBERNETES,
-        variables,
-        overloads,
-        forbidden=frozenset({"cel"}),
-        rewrites=rewrites,
-        names_variables=True,
-    )
+        variables |= _AUTHORIZER
+    build = partial(build_kubernetes, has_patches=has_patches, is_kyverno=is_kyverno)
+    return build(version, binary=binary).extend(variables)
 
 
-@lru_cache(maxsize=64)
-def kyverno_environment(profile: str, *, is_namespaced: bool = False) -> Environment:
+@lru_cache(maxsize=4)
+def rule_environment(version: Version = KUBERNETES, binary: Version = KUBERNETES) -> Environment:
+    """That of the rules in a custom kind's schema: `self` and `oldSelf`."""
+    return build_kubernetes(version, binary=binary).extend({"self": DYN, "oldSelf": DYN})
+
+
+def kyverno_environment(
+    profile: str, *, is_namespaced: bool = False, version: Version = KYVERNO
+) -> Environment:
     """That of Kyverno's policies that are validating, mutating, generating, deleting or image."""
-    variables = _admission_variables()
-    variables["exceptions"] = DYN
-    if profile == "image":
-        variables["images"] = parse_type("map<string,list<string>>")
-        variables["attestors"] = parse_type("map<string,dyn>")
-        variables["attestations"] = parse_type("map<string,string>")
-    overloads = kyverno_overloads(profile, is_namespaced=is_namespaced)
-    rewrites = (replace_literals,) if profile == "mutating" else ()
-    return Environment(profile, _KYVERNO, variables, overloads, rewrites=rewrites)
+    return kyverno.build_kyverno(profile, is_namespaced=is_namespaced, version=version)
 
 
-@lru_cache(maxsize=1)
-def image_environment() -> Environment:
+def image_environment(version: Version = KYVERNO) -> Environment:
     """That of `matchImageReferences`: only `ref`, the image's text."""
-    overloads = kyverno_overloads("image reference")
-    return Environment("image reference", _KYVERNO, {"ref": parse_type("string")}, overloads)
+    return kyverno.build_image_references(version)
 
 
-@lru_cache(maxsize=2)
-def authorization_environment(mode: str) -> Environment:
+def authorization_environment(mode: str, version: Version = KYVERNO) -> Environment:
     """That of policies on requests to a service: mode `Envoy` or `HTTP`; they see only `object`."""
-    return Environment(mode, _KYVERNO, {"object": DYN}, authorization_overloads(mode))
-
-
-# Asked for each variable at each expression of a policy.
-@lru_cache(maxsize=1024)
-def slot_name(slot: Slot) -> str:
-    """The identifier that stands for a policy's variable of this type."""
-    kind, index = slot
-    letters = "".join(letter if letter.isalnum() else "_" for letter in str(kind))
-    return f"variable_{letters}_{index}"
-
-
-@lru_cache(maxsize=256)
-def checker_for(environment: Environment, slots: frozenset[Slot]) -> native.Checker:
-    """The checker of an environment, with room for variables of these types."""
-    extra = {slot_name(slot): slot[0] for slot in slots}
-    common = {slot_name(slot): slot[0] for slot in _common_slots()}
-    variables = {**environment.variables, **common, **extra}
-    return native.build_checker(environment.extensions, variables, environment.overloads)
-
-
-@lru_cache(maxsize=1)
-def _common_slots() -> frozenset[Slot]:
-    return frozenset((kind, index) for kind in _COMMON_KINDS for index in range(_SLOTS_OF_A_KIND))
-
-
-def uncommon_slots(slots: Iterable[Slot]) -> frozenset[Slot]:
-    """Those that a checker does not have anyway, up to a power of two of each type.
-
-    To make a checker takes 20 ms: policies with many variables must not need one for each.
-    """
-    most: dict[CelType, int] = {}
-    for kind, index in frozenset(slots) - _common_slots():
-        most[kind] = max(most.get(kind, 0), index)
-    rounded = ((kind, at) for kind, last in most.items() for at in range(1 << last.bit_length()))
-    return frozenset(rounded) - _common_slots()
-
-
-@lru_cache(maxsize=1)
-def runtime() -> native.Runtime:
-    """The one runtime, for the expressions of all environments."""
-    return native.build_runtime(_KYVERNO, runtime_overloads())
-
-
-def _admission_variables() -> dict[str, CelType]:
-    return dict.fromkeys(("object", "oldObject", "request", "namespaceObject"), DYN)
+    return kyverno.build_authorization(mode, version)

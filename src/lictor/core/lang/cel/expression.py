@@ -1,153 +1,136 @@
-"""CEL text in, callable out."""
+"""Expressions of policies: text in, callable out, with the variables that a policy declares."""
 
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
-from lictor.core.errors import EvaluationError, SyntaxFaultError, TooLargeError
-from lictor.core.lang.cel.environment import (
-    Activation,
-    Environment,
-    Slot,
-    checker_for,
-    make_activation,
-    runtime,
-    slot_name,
-    uncommon_slots,
-)
-from lictor.core.lang.cel.faults import evaluation_fault, syntax_fault
-from lictor.core.lang.cel.growth import (
-    FEW_COPIES,
-    MADE_ELEMENTS,
-    MAX_LARGE_DEGREE,
-    NO_GROWTH,
-    Growth,
-    check_work,
-    measure_growth,
-)
+from lictor.core.errors import SyntaxFaultError
+from lictor.core.lang.cel.advice import advise
+from lictor.core.lang.cel.environment import Activation, make_activation
+from lictor.core.lang.cel.faults import CelCompileError, CelError, OutsideError
 from lictor.core.lang.cel.host import NO_HOST_FUNCTIONS, HostFunctions, current_host
-from lictor.core.lang.cel.library import function_names
-from lictor.core.lang.cel.library.kubernetes_values import range_elements
-from lictor.core.lang.cel.native import Checker, interruption, remembered_error
-from lictor.core.lang.cel.restrictions import (
-    NO_OPTIONALS,
-    Optionals,
-    check_restrictions,
-    refuse_optionals,
-    unwrap_optional,
-)
-from lictor.core.lang.cel.rewriting import Rewritten, read_fields, refuse_names, rewrite_expression
-from lictor.core.lang.cel.transforms import cut_loops, forgive, prepare_code
-from lictor.core.lang.cel.types import CelType, parse_type
-from lictor.core.lang.cel.values import emit
-from lictor.core.lang.cel.wire import bind_name, extract_expression, pack_expression
+from lictor.core.lang.cel.library.plain import emit
+from lictor.core.lang.cel.library.structs import Structs
+from lictor.core.lang.cel.program import CelProgram, Environment
+from lictor.core.lang.cel.state import UNSET, State
+from lictor.core.lang.cel.syntax import CelNode
+from lictor.core.lang.cel.types import CelType, struct_type
+from lictor.core.lang.cel.values import Opaque, Value
 from lictor.core.raw import Json
 
+_VARIABLES = "kubernetes.variables"
+# Names through which an expression asks the host, or for a value that is never the same.
+_OUTSIDE = re.compile(
+    r"(?<![.\w])(?:resource|http|globalContext|image|authorizer|generator|time|random|x509|jwt|jwks)"
+    r"\b|verify|ImageData|Payload"
+)
+_USED = re.compile(r"\bvariables\s*\.\s*(?:\?\s*)?(\w+)")
 
-class CompiledVariable(msgspec.Struct, frozen=True):
-    """A named part of a policy's expressions: its slot, its code, the variables it uses itself."""
+
+class CompiledVariable(msgspec.Struct, frozen=True, eq=False):
+    """A named part of a policy's expressions; `around` are the variables that it may use."""
 
     name: str
     text: str
-    slot: Slot
-    code: bytes
-    uses: tuple["CompiledVariable", ...]
-    growth: Growth = Growth()
-    optionals: Optionals = NO_OPTIONALS
+    program: CelProgram
+    around: "Variables | None"
+    # Whether errors name the variable.
+    is_named: bool = False
+    # Whether nothing but the request determines the value: many policies have the same variables.
+    is_shared: bool = False
 
-    def closure(self) -> tuple["CompiledVariable", ...]:
-        """The variables it needs, each after those that it uses, and itself."""
-        return (*_closure(self.uses), self)
+    @property
+    def kind(self) -> CelType:
+        return self.program.result
 
 
-class Variables(msgspec.Struct, frozen=True):
-    """The variables declared so far, by name. A later one of the same name hides the earlier.
-
-    `counts` tells how many of each type there were, hidden ones too: others may use those.
-    `names` are those that the checker knows the variables by.
-    """
+class Variables(msgspec.Struct, frozen=True, eq=False):
+    """The variables declared so far, by name. A later one of the same name hides the earlier."""
 
     declared: Mapping[str, CompiledVariable] = {}
-    counts: Mapping[CelType, int] = {}
-    names: Mapping[str, str] = {}
-
-    def used_by(self, rewritten: Rewritten) -> tuple[CompiledVariable, ...]:
-        """The variables that an expression uses itself."""
-        texts = {edit.text for edit in rewritten.edits}
-        if not texts:
-            return ()
-        return tuple(self.declared[name] for name, text in self.names.items() if text in texts)
 
     @property
     def kinds(self) -> Mapping[str, CelType]:
         """The types of the variables."""
-        return {name: variable.slot[0] for name, variable in self.declared.items()}
+        return {name: variable.kind for name, variable in self.declared.items()}
 
 
 NO_VARIABLES = Variables()
 
-Evaluate = Callable[[Json], Json]
+
+class _Values(Opaque):
+    """The value of `variables` for one policy and one request: each is computed when needed."""
+
+    variables: Variables
+    host: HostFunctions
+    state: State
+    # Values by the identity of the variable's declaration, and of the program for those that are
+    # the same for all policies.
+    computed: dict[int, Value]
+    shared: dict[int, Value]
+    type_name: ClassVar[str] = _VARIABLES
+
+    def __getitem__(self, name: str) -> Value:
+        variable = self.variables.declared[name]
+        known = self.shared if variable.is_shared else self.computed
+        key = id(variable.program) if variable.is_shared else id(variable)
+        if key not in known:
+            known[key] = self._compute(variable)
+        return known[key]
+
+    def get_field(self, key: Value, missing: Any) -> Value:
+        return self[key] if key in self.variables.declared else missing
+
+    def _compute(self, variable: CompiledVariable) -> Value:
+        """A variable has its own budget; what is around it goes on with what it had left."""
+        state, around = self.state, UNSET
+        if variable.around is not None:
+            around = _Values(variable.around, self.host, state, self.computed, self.shared)
+        cost, check = state.cost, state.next_check
+        try:
+            return variable.program.run(state, around)
+        except OutsideError:
+            raise
+        except CelError as error:
+            if not variable.is_named:
+                raise
+            message = f'composited variable "{variable.name}" fails to evaluate: {error}'
+            raise CelError(message) from error
+        finally:
+            state.cost, state.next_check = cost, check
 
 
-class _NoFieldsError(EvaluationError):
-    """A field was asked of what has none."""
+class _VariableTypes(Structs):
+    """The types of an environment, and the type of `variables`."""
 
+    def __init__(self, base: Structs, fields: Mapping[str, CelType]) -> None:
+        self._base = base
+        self._fields = fields
 
-_NO_FIELDS = re.compile(
-    r"SELECT to non-message type|overloads found : (_\[\?_\]|_\?\._|orValue$|or$)"
-)
+    def find(self, name: str) -> CelType | None:
+        return self._base.find(name)
 
+    def find_field(self, name: str, field: str) -> CelType | None:
+        return self._fields.get(field) if name == _VARIABLES else self._base.find_field(name, field)
 
-_MOST_EDITS = 1000
-# Functions whose answers may be long, whatever the request is.
-_MAKES_LISTS = re.compile(
-    rb"resource\.|globalContext\.|http\.|[Gg]et|[Pp]ost|unmarshal|yaml\.|[Rr]ange|split|(?:find|extract)All|flatten"
-)
+    def make(self, name: str, fields: dict[str, Value]) -> Value:
+        return self._base.make(name, fields)
 
 
 class Expression:
     """A compiled expression: call it with an Activation (or a mapping); it answers plain JSON."""
 
-    __slots__ = (
-        "_code",
-        "_evaluate",
-        "_evaluate_forgiving",
-        "_evaluate_large",
-        "_growth",
-        "_is_heavy",
-        "_is_steep",
-        "_makes_lists",
-        "_may_return_optional",
-        "_parts",
-        "result_type",
-        "text",
-    )  # fmt: skip
+    __slots__ = ("_program", "_variables", "result_type", "text")
 
-    def __init__(
-        self,
-        text: str,
-        result_type: str,
-        code: bytes,
-        parts: tuple[CompiledVariable, ...] = (),
-        growth: Growth = NO_GROWTH,
-        optionals: Optionals = NO_OPTIONALS,
-    ) -> None:
+    def __init__(self, text: str, program: CelProgram, variables: Variables) -> None:
         self.text = text
-        self.result_type = result_type
-        self._code = prepare_code(code)
-        self._evaluate = self._load(self._code)
-        # Its loops over maps are cut by a function in Python, which must not be given optionals.
-        self._evaluate_large = self._evaluate if optionals.is_nested else None
-        self._may_return_optional = optionals.layers > 0
-        self._parts = parts
-        self._is_steep = growth.degree > MAX_LARGE_DEGREE
-        self._growth = growth
-        self._is_heavy = growth.work > 1 or growth.factor > FEW_COPIES
-        self._evaluate_forgiving: Evaluate | None = None
-        self._makes_lists = _MAKES_LISTS.search(code) is not None
+        self.result_type = name_type(program.result)
+        self._program = program
+        self._variables = variables if "variables" in program.variables else None
 
     def __call__(
         self, activation: Activation | Mapping[str, Json], host: HostFunctions = NO_HOST_FUNCTIONS
@@ -155,86 +138,35 @@ class Expression:
         """Evaluate; raises EvaluationError, or what a callable of `host` raised."""
         if not isinstance(activation, Activation):
             activation = make_activation(activation)
+        known = UNSET
+        if self._variables is not None:
+            known = _find_values(activation, self._variables, host)
         token = current_host.set(host)
         try:
-            return self._answer(activation)
-        except EvaluationError as error:
-            return self._try_again(activation, error)
+            value = self._program.run(activation.state, known)
+            return value if value is True or value is False else emit(value)
+        except OutsideError as error:
+            raise error.cause from None
         finally:
             current_host.reset(token)
 
-    def _load(self, code: bytes) -> Evaluate:
-        try:
-            program = runtime().deserialize(pack_expression(code))
-        except (RuntimeError, ValueError):
-            # The engine reads at most a hundred levels; each variable in use takes two.
-            message = "the expression uses too many variables at once"
-            raise SyntaxFaultError(message, text=self.text) from None
-        evaluate: Evaluate = program.eval
-        return evaluate
-
-    def _load_large(self) -> Evaluate:
-        """The program for long lists. It has more levels: where those are too many, the other."""
-        try:
-            self._evaluate_large = self._load(cut_loops(self._code))
-        except SyntaxFaultError:
-            self._evaluate_large = self._evaluate
-        return self._evaluate_large
-
-    def _answer(self, activation: Activation) -> Json:
-        evaluate = self._evaluate
-        if activation.is_large and self._is_steep:
-            raise TooLargeError("loops within loops over long lists would take too long")
-        if self._is_heavy:
-            self._refuse_long_work(activation)
-        if activation.is_large or self._makes_lists:
-            evaluate = self._evaluate_large or self._load_large()
-            range_elements.set(0)
-        return self._settle(evaluate, activation)
-
-    def _refuse_long_work(self, activation: Activation) -> None:
-        """Whoever must answer soon does not begin what nobody could interrupt."""
-        count = max(activation.count, MADE_ELEMENTS if self._makes_lists else 0)
-        check_work(self._growth, count, activation.size)
-
-    def _try_again(self, activation: Activation, error: EvaluationError) -> Json:
-        if isinstance(error, _NoFieldsError):
-            with suppress(EvaluationError, SyntaxFaultError):
-                if self._evaluate_forgiving is None:
-                    self._evaluate_forgiving = self._load(forgive(self._code))
-                return self._settle(self._evaluate_forgiving, activation)
-        for part in self._parts:
-            self._blame(part, activation, error)
-        raise error
-
-    def _blame(
-        self, part: CompiledVariable, activation: Activation, error: EvaluationError
-    ) -> None:
-        """Raise the error in the name of the variable that it comes from, if it does."""
-        try:
-            _name_part(part)(activation, current_host.get())
-        except EvaluationError as inner:
-            if str(error) in str(inner):
-                message = f'composited variable "{part.name}" fails to evaluate: {inner}'
-                raise EvaluationError(message) from None
-
-    def _settle(self, evaluate: Evaluate, activation: Activation) -> Json:
-        try:
-            result = evaluate(activation.native)
-            if self._may_return_optional:
-                refuse_optionals(result)
-            value = result.plain_value()
-        except (RuntimeError, TypeError, ValueError, LookupError) as error:
-            raise _explain(str(error)) from None
-        if value is True or value is False:
-            return value
-        # The engine gives an error as a value whose content is a text.
-        if isinstance(value, str) and result.type().name() == "ERROR":
-            raise _explain(value)
-        return emit(value)
-
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
+
+
+def _find_values(activation: Activation, variables: Variables, host: HostFunctions) -> _Values:
+    """The variables of a policy, which are computed only once for a request."""
+    found: _Values | None = activation.variables.get(variables)
+    if found is None or found.host is not host:
+        computed = activation.computed.setdefault((id(variables), id(host)), {})
+        found = _Values(variables, host, activation.state, computed, activation.shared)
+        activation.variables[variables] = found
+    return found
+
+
+def name_type(of: CelType) -> str:
+    """A type as `type()` names it."""
+    return "null_type" if of.kind == "null" else str(of)
 
 
 def compile_expression(
@@ -242,155 +174,71 @@ def compile_expression(
 ) -> Expression:
     """Turn text into a callable; raises SyntaxFaultError for what does not parse or fit its types.
 
-    The same text in the same environment with the same variables is compiled only once.
+    The same text in the same environment with variables of the same types is compiled only once.
     """
-    code, kind, used, optionals = _check(text, environment, variables)
-    growth = _measure(code, used, text)
-    code, optionals = unwrap_optional(code, kind, optionals)
-    parts = used if environment.names_variables else ()
-    grown = (growth, *(each.growth for each in _closure(used)))
-    most = Growth(
-        max((each.factor for each in grown if each.degree), default=1),
-        max(each.degree for each in grown),
-        max(each.work for each in grown),
-    )
-    return _program(text, str(kind), _bind(code, used), parts, most, optionals)
+    return Expression(text, _compile(text, environment, _list_kinds(text, variables)), variables)
 
 
 def declare_variable(
     variables: Variables, name: str, text: str, environment: Environment
 ) -> Variables:
     """The variables and one more, which may use those before it as `variables.x`."""
-    code, kind, used, optionals = _check(text, environment, variables)
-    count = variables.counts.get(kind, 0)
-    growth = _measure(code, used, text)
-    variable = CompiledVariable(name, text, (kind, count), code, used, growth, optionals)
-    return Variables(
-        {**variables.declared, name: variable},
-        {**variables.counts, kind: count + 1},
-        {**variables.names, name: slot_name(variable.slot)},
-    )
+    program = _compile(text, environment, _list_kinds(text, variables))
+    around = variables if "variables" in program.variables else None
+    is_shared = around is None and _OUTSIDE.search(text) is None
+    is_named = environment.names_variables
+    made = CompiledVariable(name, text, program, around, is_named, is_shared)
+    return Variables({**variables.declared, name: made})
 
 
-def serialize_expression(
-    text: str, environment: Environment, variables: Variables = NO_VARIABLES
-) -> tuple[Rewritten, bytes]:
-    """The checked expression with types and positions, for those who look into it."""
-    rewritten, used = _rewrite(text, environment, variables)
-    slots = uncommon_slots(variable.slot for variable in used)
-    found = _serialized(environment, slots, rewritten)
-    return found.rewritten, found.code
+def check_tree(text: str, environment: Environment, variables: Variables = NO_VARIABLES) -> CelNode:
+    """The tree with types, for those who look into it; SyntaxFaultError as above."""
+    return _check_tree(text, environment, _list_kinds(text, variables))
 
 
-def _check(
-    text: str, environment: Environment, variables: Variables
-) -> tuple[bytes, CelType, tuple[CompiledVariable, ...], Optionals]:
-    rewritten, used = _rewrite(text, environment, variables)
-    slots = uncommon_slots(variable.slot for variable in used)
-    known = tuple((slot_name(each.slot), each.optionals) for each in used if each.optionals.layers)
-    code, kind, optionals = _checked(environment, slots, rewritten, known)
-    return code, kind, used, optionals
+_Kinds = tuple[tuple[str, CelType], ...] | None
 
 
-def _rewrite(
-    text: str, environment: Environment, variables: Variables
-) -> tuple[Rewritten, tuple[CompiledVariable, ...]]:
-    refuse_names(text, environment.forbidden)
-    rewritten = rewrite_expression(text, variables.names, environment.rewrites)
-    return rewritten, variables.used_by(rewritten)
+def _list_kinds(text: str, variables: Variables) -> _Kinds:
+    """The variables that an expression uses; None where it does not even mention them."""
+    if "variables" not in text:
+        return None
+    used = _USED.findall(text)
+    return tuple((name, each.kind) for name, each in variables.declared.items() if name in used)
+
+
+# Thousands of policies have the same few expressions.
+@lru_cache(maxsize=8192)
+def _compile(text: str, environment: Environment, kinds: _Kinds) -> CelProgram:
+    _refuse_empty(text)
+    try:
+        return _extend(environment, kinds).compile(text)
+    except CelCompileError as error:
+        raise advise(error, environment) from None
+
+
+@lru_cache(maxsize=512)
+def _check_tree(text: str, environment: Environment, kinds: _Kinds) -> CelNode:
+    _refuse_empty(text)
+    known = _extend(environment, kinds)
+    try:
+        root = known.parse(text)
+        issues = known.check(root)
+        if issues:
+            raise CelCompileError(issues, text)
+    except CelCompileError as error:
+        raise advise(error, environment) from None
+    return root
+
+
+def _refuse_empty(text: str) -> None:
+    if not text.strip():
+        raise SyntaxFaultError("the expression is empty", text=text)
 
 
 @lru_cache(maxsize=4096)
-def _closure(used: tuple[CompiledVariable, ...]) -> tuple[CompiledVariable, ...]:
-    """The variables used, each after those that it uses."""
-    ordered: dict[Slot, CompiledVariable] = {}
-    for variable in used:
-        for needed in variable.closure():
-            ordered.setdefault(needed.slot, needed)
-    return tuple(ordered.values())
-
-
-def _bind(code: bytes, used: tuple[CompiledVariable, ...]) -> bytes:
-    for variable in reversed(_closure(used)):
-        code = bind_name(slot_name(variable.slot), variable.code, code)
-    return code
-
-
-@lru_cache(maxsize=8192)
-def _measure(code: bytes, used: tuple[CompiledVariable, ...], text: str) -> Growth:
-    return measure_growth(code, {slot_name(each.slot): each.growth for each in used}, text)
-
-
-def _name_part(part: CompiledVariable) -> Expression:
-    """A variable by itself."""
-    code, optionals = unwrap_optional(part.code, part.slot[0], part.optionals)
-    bound = _bind(code, part.uses)
-    return _program(part.text, str(part.slot[0]), bound, part.uses, optionals=optionals)
-
-
-@lru_cache(maxsize=8192)
-def _checked(
-    environment: Environment,
-    slots: frozenset[Slot],
-    rewritten: Rewritten,
-    known: tuple[tuple[str, Optionals], ...],
-) -> tuple[bytes, CelType, Optionals]:
-    checked = _serialized(environment, slots, rewritten)
-    optionals = check_restrictions(checked.code, checked.rewritten, dict(known), function_names)
-    return extract_expression(checked.code), checked.kind, optionals
-
-
-class _Serialized(msgspec.Struct, frozen=True):
-    """A checked expression with types and positions, its type, and the text that was checked."""
-
-    code: bytes
-    kind: CelType
-    rewritten: Rewritten
-
-
-# Those that were looked at lately: an expression is compiled, then looked into for each kind that
-# its policy is about, at admission and for the policy's status.
-@lru_cache(maxsize=512)
-def _serialized(
-    environment: Environment, slots: frozenset[Slot], rewritten: Rewritten
-) -> _Serialized:
-    expression, checked = _compile(checker_for(environment, slots), rewritten, environment)
-    try:
-        kind = parse_type(expression.return_type().name())
-    except RuntimeError as error:
-        # Of a map whose keys cannot be keys.
-        raise syntax_fault(str(error), checked, ()) from None
-    return _Serialized(expression.serialize(), kind, checked)
-
-
-def _compile(
-    checker: Checker, rewritten: Rewritten, environment: Environment
-) -> tuple[Json, Rewritten]:
-    """The checked expression, and the text that was checked."""
-    if not rewritten.text.strip():
-        raise SyntaxFaultError("the expression is empty", text=rewritten.original)
-    while True:
-        try:
-            return checker.compile(rewritten.text), rewritten
-        except (RuntimeError, ValueError, TypeError) as error:
-            changed = read_fields(rewritten, str(error))
-            # The checker tells all places at once, but there may be some behind others.
-            if changed is None or len(changed.edits) > _MOST_EDITS:
-                raise syntax_fault(str(error), rewritten, environment.names()) from None
-            rewritten = changed
-
-
-# What was compiled already is not loaded again.
-_program = lru_cache(maxsize=8192)(Expression)
-
-
-def _explain(status: str) -> Exception:
-    over = interruption.get().error
-    if over is not None:
-        return over
-    error = remembered_error.get()
-    remembered_error.set(None)
-    if error is not None and str(error) in status:
-        return error
-    fault = evaluation_fault(status)
-    return _NoFieldsError(str(fault)) if _NO_FIELDS.search(status) else fault
+def _extend(environment: Environment, kinds: _Kinds) -> Environment:
+    if kinds is None:
+        return environment
+    extended = environment.extend({"variables": struct_type(_VARIABLES)})
+    return replace(extended, structs=_VariableTypes(environment.structs, dict(kinds)))

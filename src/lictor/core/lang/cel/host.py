@@ -104,5 +104,5 @@ class HostFunctions:
 
 NO_HOST_FUNCTIONS = HostFunctions()
 
-# The engine calls our functions with their arguments only; this tells them on whose behalf.
+# Functions get their arguments only; this holds on whose behalf they are called.
 current_host: ContextVar[HostFunctions] = ContextVar("current_host", default=NO_HOST_FUNCTIONS)

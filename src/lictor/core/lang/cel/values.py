@@ -1,106 +1,302 @@
-"""JSON on its way into CEL and back: what the engine cannot carry is mended or refused here."""
+"""Values that JSON lacks, equality and order of all values, and the keys of maps."""
 
-import base64
-from datetime import UTC, datetime, timedelta
+import math
+from collections.abc import Hashable
+from typing import Any, ClassVar, TypeAlias
 
-import orjson
+import msgspec
+from msgspec.structs import astuple
 
-from lictor.core.errors import EvaluationError, TooLargeError
-from lictor.core.raw import Json
+from lictor.core.lang.cel.faults import CelError, no_overload
 
-_DEEPEST = 200
-# With more elements than these, loops over lists must be cut into pieces.
-MANY = 500
-# What cannot be written out may be as long as it likes.
-_UNKNOWN = (10_000, 10_000_000)
-_INT64 = range(-(2**63), 2**63)
+# What an expression computes with: plain JSON, and the classes of this module.
+Value: TypeAlias = Any
+
+INT_MIN, INT_MAX, UINT_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
+NANOSECONDS = 1_000_000_000
+# 0001-01-01T00:00:00Z and 9999-12-31T23:59:59.999999999Z.
+MIN_TIME = -62135596800 * NANOSECONDS
+MAX_TIME = 253402300800 * NANOSECONDS - 1
 
 
-def weigh(value: Json) -> tuple[Json, int, int]:
-    """The value as the engine can take it without harm, and roughly its elements and bytes."""
-    # Printing JSON is the fastest way to visit every part of a value: it fails on all that the
-    # engine would choke on (lone surrogates, huge numbers, odd types, bottomless nesting).
+class UInt(int):
+    """An unsigned integer; JSON has none."""
+
+    __slots__ = ()
+
+
+class Opaque(msgspec.Struct, eq=False):
+    """A value without JSON counterpart; subclasses compare themselves."""
+
+    type_name: ClassVar[str] = "opaque"
+
+    def equals(self, other: Value) -> bool:
+        """As `==` of CEL; CelError where CEL has no such comparison."""
+        return self is other
+
+
+class StrictOpaque(Opaque):
+    """A value of a library; there is no comparison with values of other types."""
+
+    def equals(self, other: Value) -> bool:
+        if type(other) is not type(self):
+            raise no_overload()
+        return astuple(self) == astuple(other)
+
+
+class Timestamp(Opaque):
+    """A moment, in nanoseconds since 1970, and the offset in seconds it was written with."""
+
+    nanoseconds: int
+    offset: int = 0
+    type_name: ClassVar[str] = "google.protobuf.Timestamp"
+
+    def __post_init__(self) -> None:
+        if not MIN_TIME <= self.nanoseconds <= MAX_TIME:
+            raise CelError("timestamp overflow")
+
+    def equals(self, other: Value) -> bool:
+        return type(other) is Timestamp and self.nanoseconds == other.nanoseconds
+
+
+class Duration(Opaque):
+    """A length of time, in nanoseconds."""
+
+    nanoseconds: int
+    type_name: ClassVar[str] = "google.protobuf.Duration"
+
+    def __post_init__(self) -> None:
+        if not INT_MIN <= self.nanoseconds <= INT_MAX:
+            raise CelError("duration overflow")
+
+    def equals(self, other: Value) -> bool:
+        return type(other) is Duration and self.nanoseconds == other.nanoseconds
+
+
+class Optional(Opaque):
+    """A value that may be missing."""
+
+    content: tuple[Any, ...] = ()
+    type_name: ClassVar[str] = "optional_type"
+
+    @property
+    def has_value(self) -> bool:
+        return bool(self.content)
+
+    @property
+    def value(self) -> Value:
+        if not self.content:
+            raise CelError("optional.none() dereference")
+        return self.content[0]
+
+    def equals(self, other: Value) -> bool:
+        if type(other) is not Optional:
+            return False
+        if not self.content or not other.content:
+            return self.has_value == other.has_value
+        return equal(self.content[0], other.content[0])
+
+
+NONE = Optional()
+
+
+class TypeValue(Opaque):
+    """A type as a value, by its name."""
+
+    name: str
+    type_name: ClassVar[str] = "type"
+
+    def equals(self, other: Value) -> bool:
+        return type(other) is TypeValue and self.name == other.name
+
+
+class OtherKey:
+    """A key that is neither a string nor an integer; a dict would mistake `true` for 1."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def _identity(self) -> Value:
+        value = self.value
+        if type(value) in (bool, UInt, float, type(None)):
+            return value
+        return value.nanoseconds if isinstance(value, Timestamp | Duration) else id(value)
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self._identity()))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(other) is OtherKey
+            and type(other.value) is type(self.value)
+            and other._identity() == self._identity()
+        )
+
+
+_TYPE_NAMES: dict[type, str] = {
+    bool: "bool", int: "int", UInt: "uint", float: "double", str: "string", bytes: "bytes",
+    list: "list", dict: "map", type(None): "null_type",
+}  # fmt: skip
+
+
+def type_name(value: Value) -> str:
+    """The name of a value's type, as type() shows it."""
+    name = _TYPE_NAMES.get(type(value))
+    return name if name is not None else str(value.type_name)
+
+
+def equal(left: Value, right: Value, seen: set[tuple[int, int]] | None = None) -> bool:
+    """`==`: numbers by value, lists and maps by content, other types never across.
+
+    `seen` has the compared pairs: shared parts that are compared each time take exponential time.
+    """
+    kind, other = type(left), type(right)
+    if kind is str or other is str:
+        return bool(kind is other and left == right)
+    if left is None or right is None or kind is bool or other is bool:
+        return left is right
+    if kind is list or kind is dict:
+        return other is kind and len(left) == len(right) and _equal_parts(left, right, seen)
+    if isinstance(left, int | float):
+        if kind is float or other is float:
+            # As cel-go, which compares doubles even where that loses digits.
+            return isinstance(right, int | float) and float(left) == float(right)
+        return isinstance(right, int) and left == right
+    if kind is bytes:
+        return other is bytes and bool(left == right)
+    return bool(left.equals(right))
+
+
+def _equal_parts(left: Value, right: Value, seen: set[tuple[int, int]] | None) -> bool:
+    pair = id(left), id(right)
+    if seen is None:
+        seen = set()
+    elif pair in seen:
+        return True
+    seen.add(pair)
+    if type(left) is list:
+        return all(_equal_inside(*items, seen) for items in zip(left, right, strict=True))
+    return _equal_maps(left, right, seen)
+
+
+def _equal_maps(
+    left: dict[Value, Value], right: dict[Value, Value], seen: set[tuple[int, int]]
+) -> bool:
+    for key, value in left.items():
+        other = right.get(key, right)
+        if other is right:
+            found, other = find_key(right, decode_key(key))
+            if not found:
+                return False
+        if not _equal_inside(value, other, seen):
+            return False
+    return True
+
+
+def _equal_inside(left: Value, right: Value, seen: set[tuple[int, int]]) -> bool:
+    """Inside lists and maps, what cannot be compared does not make them unequal."""
     try:
-        text = orjson.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        return _mend(value, 0), *_UNKNOWN
-    # The engine cuts a text at the first NUL: a check would see another text than the cluster.
-    admitted = _mend(value, 0) if b"\\u0000" in text else value
-    return admitted, text.count(b","), len(text)
+        return equal(left, right, seen)
+    except CelError:
+        return True
 
 
-def admit(value: Json) -> Json:
-    """The value as the engine can take it without harm."""
-    return weigh(value)[0]
+def encode_key(key: Value) -> Value:
+    """The key of a dict for a key of a map; bytes cannot be one."""
+    if type(key) is bytes:
+        raise CelError("unsupported key type: bytes")
+    return key if type(key) is str or type(key) is int else OtherKey(key)
 
 
-def admit_text(value: Json) -> Json:
-    """The same for a single text."""
-    return (
-        value if isinstance(value, str) and value.isascii() and "\0" not in value else admit(value)
-    )
+def decode_key(key: Value) -> Value:
+    """The key of a map for a key of its dict."""
+    return key.value if type(key) is OtherKey else key
 
 
-def emit(value: Json) -> Json:
-    """A value of the engine as JSON: times, durations and bytes as Kubernetes prints them."""
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, dict):
-        return {_emit_key(key): emit(value[key]) for key in sorted(value, key=str)}
-    if isinstance(value, list):
-        return [emit(item) for item in value]
-    return _emit_scalar(value)
+def find_key(container: dict[Value, Value], key: Value) -> tuple[bool, Value]:
+    """Whether a map has a key, and its value; numbers are equal across their types."""
+    for candidate in _candidates(key):
+        if candidate in container:
+            return True, container[candidate]
+    return False, None
 
 
-def format_time(moment: datetime) -> str:
-    """RFC 3339 with as many decimals as needed."""
-    text = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    text = text.rjust(19, "0")
-    fraction = f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else ""
-    return f"{text}{fraction}Z"
+def _candidates(key: Value) -> tuple[Value, ...]:
+    kind = type(key)
+    if kind is str:
+        return (key,)
+    if kind is bool:
+        return (OtherKey(key),)
+    if kind is int:
+        return (key, OtherKey(UInt(key))) if key >= 0 else (key,)
+    if kind is UInt:
+        return (OtherKey(key), int(key)) if key <= INT_MAX else (OtherKey(key),)
+    if kind is float and math.isfinite(key) and key == int(key):
+        whole = int(key)
+        found: tuple[Value, ...] = (whole,) if INT_MIN <= whole <= INT_MAX else ()
+        return (
+            OtherKey(key),
+            *found,
+            *((OtherKey(UInt(whole)),) if 0 <= whole <= UINT_MAX else ()),
+        )
+    return (OtherKey(key),)
 
 
-def format_length(length: timedelta) -> str:
-    """A duration as CEL's `string()` writes it: seconds, with as many decimals as needed."""
-    whole, rest = divmod(abs(length), timedelta(seconds=1))
-    fraction = f".{rest.microseconds:06d}".rstrip("0") if rest else ""
-    return f"{'-' if length < timedelta() else ''}{whole}{fraction}s"
+def freeze(value: Value) -> Hashable:
+    """A key that is the same for equal values; TypeError for values that compare themselves."""
+    kind = type(value)
+    if kind is list:
+        return "list", tuple(map(freeze, value))
+    if kind is dict:
+        return "map", frozenset((freeze(decode_key(k)), freeze(v)) for k, v in value.items())
+    if kind is bool:
+        return "bool", value
+    if kind is Timestamp or kind is Duration:
+        return kind, value.nanoseconds
+    if isinstance(value, Opaque):
+        raise TypeError(value.type_name)
+    # NaN is not even equal to itself.
+    return object() if value != value else value  # noqa: PLR0124
 
 
-def _emit_key(key: Json) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return key if isinstance(key, str) else str(key)
+_NUMBERS = (int, float, UInt)
 
 
-def _emit_scalar(value: Json) -> Json:
-    if isinstance(value, bytearray | bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime):
-        return format_time(value)
-    if isinstance(value, timedelta):
-        return format_length(value)
-    return str(value).lower()
+def compare(left: Value, right: Value, name: str) -> int:
+    """Order of two values: -1, 0 or 1; CelError where they have none."""
+    kind, other = type(left), type(right)
+    if kind in _NUMBERS and other in _NUMBERS:
+        if left != left or right != right:  # noqa: PLR0124 - NaN
+            raise CelError("NaN values cannot be ordered")
+        if kind is float or other is float:
+            return _compare_doubles(left, right)
+        return int(left > right) - int(left < right)
+    if kind is not other:
+        raise no_overload(name)
+    if kind is str:
+        # The order of code points is that of bytes in UTF-8.
+        return int(left > right) - int(left < right)
+    if kind is bool or kind is bytes:
+        return int(left > right) - int(left < right)
+    if kind is Timestamp or kind is Duration:
+        return int(left.nanoseconds > right.nanoseconds) - int(left.nanoseconds < right.nanoseconds)
+    raise no_overload(name)
 
 
-def _mend(value: Json, depth: int) -> Json:
-    if depth > _DEEPEST:
-        raise TooLargeError("the value is nested too deeply for CEL")
-    if value is None or isinstance(value, bool | float):
-        return value
-    if isinstance(value, str):
-        return _mend_text(value)
-    if isinstance(value, int):
-        # As in Go, where a JSON number that is no int64 is a float64.
-        return value if value in _INT64 else float(value) if abs(value) < 2**1023 else float("inf")
-    if isinstance(value, dict):
-        return {_mend_text(str(key)): _mend(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_mend(item, depth + 1) for item in value]
-    raise EvaluationError("an expression made something that is no JSON value")
+def _compare_doubles(left: float, right: float) -> int:
+    """As cel-go: integers become doubles first, unless the double is out of their range."""
+    first, second = float(left), float(right)
+    return int(first > second) - int(first < second)
 
 
-def _mend_text(text: str) -> str:
-    if "\0" in text:
-        raise EvaluationError("CEL cannot judge a text with a NUL character")
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def is_zero(value: Value) -> bool:
+    """Whether a value is the zero of its type, for optional.ofNonZeroValue()."""
+    if isinstance(value, Timestamp):
+        return value.nanoseconds == MIN_TIME
+    if isinstance(value, Duration):
+        return value.nanoseconds == 0
+    if isinstance(value, Opaque):
+        return bool(getattr(value, "is_zero", False))
+    return not value

@@ -15,7 +15,7 @@ from lictor.core.errors import FunctionError, SyntaxFaultError
 from lictor.core.lang.cel.environment import authorization_environment
 from lictor.core.lang.cel.expression import compile_expression
 from lictor.core.lang.cel.host import HostFunctions
-from lictor.core.lang.cel.library.authorization import (
+from lictor.core.lang.cel.library.answers import (
     complete_envoy_request,
     complete_http_request,
     is_allowed,

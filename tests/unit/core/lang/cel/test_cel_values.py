@@ -1,8 +1,8 @@
 """JSON on its way into CEL and back; no input may crash."""
 
+import subprocess
 import sys
 import time
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -13,7 +13,8 @@ from lictor.core.lang.cel.environment import (
     make_activation,
 )
 from lictor.core.lang.cel.expression import compile_expression
-from lictor.core.lang.cel.values import emit, format_length, format_time
+from lictor.core.lang.cel.library.plain import emit
+from lictor.core.lang.cel.values import Duration
 from lictor.core.lang.patch.pointer import is_same
 
 ENVIRONMENT = kyverno_environment("validating")
@@ -45,18 +46,14 @@ def test_json_comes_back_as_it_went(value):
         (10**400, float("inf")),
     ],
 )
-def test_what_json_can_hold_but_the_engine_cannot_is_mended(value, answer):
+def test_what_go_reads_otherwise_is_mended(value, answer):
     assert evaluate("object", value) == answer
 
 
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ("a\0b", "NUL"),
-        ({"a": ["b", "\0"]}, "NUL"),
-        ({"\0": 1}, "NUL"),
         (b"bytes", "no JSON value"),
-        ((1, 2), "tuple"),
         ({1, 2}, "no JSON value"),
         (object(), "no JSON value"),
         (1j, "no JSON value"),
@@ -75,13 +72,8 @@ def test_bottomless_values_are_an_error():
         evaluate("object", value)
 
 
-def test_nulls_do_not_wear_out():
-    # The engine forgets to count references to None; thousands of nulls used to end the process.
-    expression = compile_expression("object", ENVIRONMENT)
-    activation = make_activation({"object": [None] * 50})
-    for _ in range(500):
-        assert expression(activation) == [None] * 50
-    assert sys.getrefcount(None) > 1000
+def test_a_nul_is_a_character_like_others():
+    assert evaluate("object == 'a\\x00b' && object.size() == 3", "a\0b") is True
 
 
 @pytest.mark.parametrize(
@@ -99,7 +91,7 @@ def test_nulls_do_not_wear_out():
         ("object.?x", None),
         ("type(1)", "int"),
         ("{'b': 1, 'a': 2}", {"a": 2, "b": 1}),
-        ("quantity('1k')", {"kubernetes.Quantity": "1e3"}),
+        ("quantity('1k')", "kubernetes.Quantity"),
     ],
 )
 def test_answers_are_json(text, answer):
@@ -110,13 +102,8 @@ def test_keys_come_in_order():
     assert list(evaluate("{'b': 1, 'c': 3, 'a': 2}")) == ["a", "b", "c"]
 
 
-def test_times_and_lengths_are_written_as_kubernetes_does():
-    assert format_time(datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)) == "2024-01-02T03:04:05Z"
-    assert (
-        format_time(datetime(2024, 1, 2, 3, 4, 5, 120, tzinfo=UTC)) == "2024-01-02T03:04:05.00012Z"
-    )
-    assert format_length(timedelta(seconds=1, microseconds=500)) == "1.0005s"
-    assert emit([bytearray(b"a"), timedelta(seconds=-2)]) == ["YQ==", "-2s"]
+def test_lists_are_written_part_by_part():
+    assert emit([b"a", Duration(-2_000_000_000)]) == ["YQ==", "-2s"]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +141,7 @@ def test_what_is_not_there_is_absent_where_one_may_ask(text, value, answer):
         ("object.a.b == 1", {"a": 1}, "no such key"),
         ("has(object.a.b.c)", {"a": None}, "no such key"),
         ("object.nope.orValue([])", {}, "no such key: nope"),
-        ("object.list.?x.hasValue()", {"list": [1]}, "no such overload"),
+        ("object.list.?x.hasValue()", {"list": [1]}, "unsupported index type"),
         ("object.list.hasValue()", {"list": [1]}, "no such overload"),
         ("object.list.value()", {"list": [1]}, "no such overload"),
     ],
@@ -182,14 +169,12 @@ def test_loops_come_to_an_end(text):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("+".join(["1"] * 100), "nested too deeply, or has more than 32 operands"),
-        ("(" * 100 + "1" + ")" * 100, "recursion limit"),
-        ("object" + ".a" * 100, "nested too deeply"),
+        ("(" * 300 + "1" + ")" * 300, "recursion limit"),
+        ("object" + ".a" * 300, "max recursion depth"),
         ("'" + "a" * 200_000 + "'", "size"),
         ("", "the expression is empty"),
         ("   \n", "the expression is empty"),
         ("\0", "Syntax error"),
-        ("'\ud800'", ""),
         ("// only a comment", ""),
     ],
 )
@@ -197,11 +182,6 @@ def test_odd_expressions_are_faults(text, told):
     with pytest.raises(SyntaxFaultError) as caught:
         compile_expression(text, kubernetes_environment())
     assert told in caught.value.message
-
-
-def test_compiled_expressions_are_shared():
-    one = compile_expression("object.shared == 1", ENVIRONMENT)
-    assert compile_expression("object.shared == 1", ENVIRONMENT) is one
 
 
 def test_an_activation_serves_the_expressions_of_all_environments():
@@ -215,7 +195,7 @@ def test_an_activation_serves_the_expressions_of_all_environments():
 
 
 def test_the_package_stays_lazy():
-    import subprocess
-
-    code = "import sys, lictor.core.lang.cel, lictor.core.lang.cel.host; sys.exit('cel_expr_python' in sys.modules)"
+    code = (
+        "import sys, lictor.core.lang.cel; sys.exit('lictor.core.lang.cel.parser' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,93 @@
+"""The environment of Kubernetes, by version."""
+
+from functools import lru_cache
+
+from lictor.core.lang.cel import macros
+from lictor.core.lang.cel.functions import Library, build_functions
+from lictor.core.lang.cel.library import (
+    conversions,
+    formats,
+    host,
+    kubernetes,
+    lists,
+    net,
+    standard,
+    structs,
+    texts,
+)
+from lictor.core.lang.cel.parser import Macro, MacroKey
+from lictor.core.lang.cel.program import Environment
+from lictor.core.lang.cel.types import name_types
+
+Version = tuple[int, int]
+LATEST: Version = (1, 37)
+LANGUAGE = (standard.OPERATORS, conversions.CONVERSIONS, standard.TEXTS, standard.TIMES)
+_ALWAYS: Version = (1, 0)
+# Since which compatibility version a new expression may use a library, in the order in which
+# Kubernetes adds them: overloads are tried in this order.
+_KUBERNETES: tuple[tuple[Version, Library], ...] = (
+    (_ALWAYS, kubernetes.URLS),
+    (_ALWAYS, kubernetes.REGEX),
+    ((1, 27), host.AUTHORIZATION),
+    ((1, 28), lists.OPTIONALS),
+    ((1, 28), kubernetes.QUANTITIES),
+    ((1, 29), texts.STRINGS),
+    ((1, 29), lists.SETS),
+    ((1, 30), net.IPS),
+    ((1, 30), net.CIDRS),
+    ((1, 31), formats.NAMED_FORMATS),
+    ((1, 31), host.SELECTORS),
+    ((1, 32), lists.MAP_INSERTION),
+    ((1, 33), kubernetes.SEMVERS),
+    ((1, 34), lists.EXTENDED_LISTS),
+    ((1, 37), lists.INCLUDES),
+)
+_MACROS: tuple[tuple[Version, dict[MacroKey, Macro]], ...] = (
+    (_ALWAYS, macros.STANDARD),
+    ((1, 28), macros.OPTIONALS),
+    ((1, 32), macros.TWO_VARIABLES),
+    ((1, 34), macros.SORTING),
+)
+# The language comes with the server's binary: this is the release that brought cel-go 0.29.
+_NEW_LANGUAGE: Version = (1, 36)
+_OLD = (texts.OLD_INDEXES, lists.OLD_RANGE, kubernetes.CHANGING_QUANTITIES)
+
+
+@lru_cache(maxsize=32)
+def build_kubernetes(
+    version: Version = LATEST,
+    *,
+    has_patches: bool = False,
+    binary: Version = LATEST,
+    is_kyverno: bool = False,
+) -> Environment:
+    """Kubernetes' environment for a compatibility version, as a server of release `binary` has it.
+
+    `has_patches`: the types of mutating policies. `is_kyverno`: `orValue` returns a value that is
+    no optional, as in Kyverno.
+    """
+    is_old = binary < _NEW_LANGUAGE
+    libraries = [library for since, library in _KUBERNETES if version >= since]
+    # Since 1.37 Kubernetes adds its lists last.
+    position = len(libraries) if version >= (1, 37) else 2
+    libraries.insert(position, lists.KUBERNETES_LISTS)
+    if is_old:
+        libraries[libraries.index(lists.OPTIONALS)] = lists.LENIENT_OPTIONALS
+    if has_patches:
+        libraries.append(structs.PATCHES)
+    known: dict[MacroKey, Macro] = {}
+    if is_kyverno:
+        libraries.append(lists.OR_VALUE)
+        known.update(macros.OR_VALUE)
+    for since, more in _MACROS:
+        known.update(more if version >= since else {})
+    return Environment(
+        "Kubernetes",
+        known,
+        build_functions((*LANGUAGE, *libraries), _OLD if is_old else ()),
+        types=name_types(name for library in libraries for name in library.types),
+        structs=structs.PatchStructs() if has_patches else structs.Structs(),
+        quoted=not is_old,
+        inner_first=not is_old,
+        names_variables=True,
+    )

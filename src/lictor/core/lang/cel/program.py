@@ -1,0 +1,207 @@
+"""Compiles expressions in an environment, and evaluates them."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.core.lang.cel.checker import check_types
+from lictor.core.lang.cel.compiler import CelCompiler, Code, Trace
+from lictor.core.lang.cel.cost import COSTS, HEAVY, MeasuringCompiler
+from lictor.core.lang.cel.faults import (
+    CelCompileError,
+    CelError,
+    CelLimitError,
+    CostExceededError,
+    Issue,
+)
+from lictor.core.lang.cel.functions import Functions
+from lictor.core.lang.cel.library.structs import Structs
+from lictor.core.lang.cel.parser import Macro, MacroKey, deep_recursion, parse_expression
+from lictor.core.lang.cel.state import CALL_LIMIT, UNSET, State
+from lictor.core.lang.cel.syntax import CelNode
+from lictor.core.lang.cel.types import TYPE_NAMES, CelType
+from lictor.core.lang.cel.validators import validate_tree
+from lictor.core.lang.cel.values import Value
+
+_HEAVY = {name: COSTS[name] for name in HEAVY}
+
+
+class Environment(msgspec.Struct, frozen=True, eq=False):
+    """Macros, functions, types and variables; `extend` declares more variables.
+
+    `globals` has the values of variables that belong to the environment itself. The rest are ways
+    in which versions differ: selectors in backquotes, whether a macro's variable hides declared
+    ones with dots in their names, whether lists may be mixed, whether `<` of NaN is false instead
+    of an error, whether `.x` is not found where a macro has a variable x (Kyverno 1.19), whether
+    errors name the policy's variable that they come from (Kubernetes).
+    """
+
+    name: str
+    macros: Mapping[MacroKey, Macro]
+    functions: Functions
+    variables: Mapping[str, CelType] = MappingProxyType({})
+    types: Mapping[str, CelType] = MappingProxyType(TYPE_NAMES)
+    structs: Structs = Structs()
+    globals: Mapping[str, Any] = MappingProxyType({})
+    quoted: bool = True
+    inner_first: bool = True
+    allows_mixed: bool = False
+    has_nan_order: bool = False
+    confuses_dots: bool = False
+    names_variables: bool = False
+
+    def extend(self, variables: Mapping[str, CelType]) -> "Environment":
+        """The same environment with more variables."""
+        return replace(self, variables={**self.variables, **variables})
+
+    def parse(self, source: str) -> CelNode:
+        """The tree without types; CelCompileError for what is not in the grammar."""
+        return parse_expression(source, self.macros, quoted=self.quoted)
+
+    def check(self, root: CelNode) -> list[Issue]:
+        """Set the types of a tree; the issues found."""
+        with deep_recursion(root.depth):
+            issues = check_types(root, self)
+        return issues or validate_tree(root, is_mixed_allowed=self.allows_mixed)
+
+    def compile(self, source: str) -> "CelProgram":
+        """A program that can be evaluated; CelCompileError with all issues otherwise."""
+        root = self.parse(source)
+        issues = self.check(root)
+        if issues:
+            raise CelCompileError(issues, source)
+        try:
+            with deep_recursion(root.depth):
+                code = self.build(root)
+        except CelCompileError as error:
+            raise CelCompileError(error.issues, source) from error
+        return CelProgram(source, root.type, code, self)
+
+    def build(self, root: CelNode, trace: Trace | None = None) -> Code:
+        """Closures for a tree that `check` has accepted."""
+        compiler = CelCompiler(
+            self.functions, self.structs.make, trace, costs=_HEAVY, has_nan_order=self.has_nan_order
+        )
+        return compiler.build(root, self.globals)
+
+    def list_overloads(self) -> Iterator["NamedOverload"]:
+        """All ways to call functions; methods of the environment's own variables by their names."""
+        owners = {of.name: name for name, of in self.variables.items() if name in self.globals}
+        made = {each.result.name for of in self.functions.values() for each in of.overloads}
+        for function in self.functions.values():
+            for each in function.overloads:
+                params, name, is_member = each.params, each.name, each.is_member
+                owner = owners.get(params[0].name) if is_member else None
+                if owner is not None and each.params[0].name in made:
+                    yield NamedOverload(name, is_member, params, each.result)
+                if owner is not None:
+                    name, params, is_member = f"{owner}.{name}", params[1:], False
+                yield NamedOverload(name, is_member, params, each.result)
+
+    def measure(self, root: CelNode) -> Code:
+        """Closures that count the cost as Kubernetes does."""
+        return MeasuringCompiler(self.functions, self.structs.make).build(root, self.globals)
+
+
+class NamedOverload(msgspec.Struct, frozen=True):
+    """A way to call a function, as authors write it: `x.indexOf(y)` or `json.marshal(x)`."""
+
+    name: str
+    is_member: bool
+    params: tuple[CelType, ...]
+    result: CelType
+
+
+class CelProgram:
+    """A compiled expression."""
+
+    __slots__ = ("_code", "_environment", "_measured", "result", "source")
+
+    def __init__(self, source: str, result: CelType, code: Code, environment: Environment) -> None:
+        self.source = source
+        self.result = result
+        self._code = code
+        self._environment = environment
+        self._measured: Code | None = None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of the host that the expression uses."""
+        return tuple(self._code.variables)
+
+    def evaluate(
+        self,
+        activation: Mapping[str, Value],
+        *,
+        limit: int = CALL_LIMIT,
+        deadline: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Value:
+        """The value of the expression; CelError if it has none, CelLimitError if it was stopped.
+
+        A variable is looked up in `activation` when it is first used; KeyError means unset.
+        """
+        return self.run(State(activation, limit, deadline, clock))
+
+    def run(self, state: State, variables: Value = UNSET) -> Value:
+        """As `evaluate`; the expressions of one request can share a state.
+
+        `variables` is the value of the variable with that name.
+        """
+        code = self._code
+        state.restart(code.cost)
+        try:
+            return code.run(_fill(code, state, variables))
+        except CostExceededError:
+            return self._run_measured(state, variables)
+        except RecursionError:
+            raise CelLimitError("the expression or its value is nested too deeply") from None
+
+    def _run_measured(self, state: State, variables: Value) -> Value:
+        """The upper bound was exceeded: count what Kubernetes counts."""
+        state.restart(0)
+        if self._measured is None:
+            root = self._environment.parse(self.source)
+            self._environment.check(root)
+            self._measured = self._environment.measure(root)
+        return self._measured.run(_fill(self._measured, state, variables))
+
+    def explain(self, activation: Mapping[str, Value]) -> list[tuple[CelNode, Value | CelError]]:
+        """Every part of the expression that was evaluated, with its value or its error."""
+        seen: list[tuple[CelNode, Value | CelError]] = []
+        root = self._environment.parse(self.source)
+        self._environment.check(root)
+
+        def trace(
+            node: CelNode, run: Callable[[list[Value]], Value]
+        ) -> Callable[[list[Value]], Value]:
+            def traced(frame: list[Value]) -> Value:
+                try:
+                    value = run(frame)
+                except CelError as error:
+                    seen.append((node, error))
+                    raise
+                seen.append((node, value))
+                return value
+
+            return traced
+
+        code = self._environment.build(root, trace)
+        frame = code.template.copy()
+        frame[0] = State(activation, CALL_LIMIT, None, time.monotonic)
+        with suppress(CelError):
+            code.run(frame)
+        return seen
+
+
+def _fill(code: Code, state: State, variables: Value) -> list[Value]:
+    frame = code.template.copy()
+    frame[0] = state
+    if variables is not UNSET:
+        frame[code.variables["variables"]] = variables
+    return frame
