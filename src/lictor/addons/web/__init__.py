@@ -1,1 +1,1 @@
-"""The page: what reports say, for people; read-only."""
+"""The web UI: results of reports, read-only."""

@@ -1,4 +1,4 @@
-"""Who asks, and which reports may they see? The API server of each cluster is asked, both times.
+"""Who is the viewer, and which reports may they list? Answered by the API server of each cluster.
 
 Nothing is decided here but how long an answer counts. Where there is no answer, nothing is shown.
 """
@@ -29,16 +29,16 @@ from lictor.kubernetes.resource import (
 
 log = logging.getLogger(__name__)
 
-# How long an answer counts: whoever loses a right sees on for so long.
+# How long an answer is cached: a right that was withdrawn remains effective for as long.
 ACCEPTED_SECONDS: Final = 30.0
 _REFUSED_SECONDS: Final = 10.0
-# Rights in many namespaces are asked for less often: so many questions a second for each viewer.
+# Limits the reviews per second and viewer; rights in many namespaces are queried less often.
 _QUESTIONS_PER_SECOND: Final = 10
 _LONGEST_SECONDS: Final = 600.0
 # Of all viewers together, at the same time.
 _PARALLEL_QUESTIONS: Final = 16
 _PARALLEL_REVIEWS: Final = 8
-# A page waits for so long; what is not known by then is not shown, and asked for on.
+# The time that a page waits; rights that are unknown by then are queried in the background.
 _PATIENCE: Final = 10.0
 _MOST_KEPT: Final = 4096
 _MOST_USERS: Final = 256
@@ -79,23 +79,23 @@ class KeptAnswers(Generic[Key, Value]):
         until, value = self._kept.get(key, (0.0, None))
         return value if self._clock() < until else None
 
-    async def get(self, key: Key, ask: Callable[[], Awaitable[tuple[float, Value]]]) -> Value:
-        """`ask` gives an answer and for how many seconds it counts; what it raises is not kept."""
+    async def get(self, key: Key, query: Callable[[], Awaitable[tuple[float, Value]]]) -> Value:
+        """`query` returns an answer and its lifetime in seconds; exceptions are not cached."""
         found = self.find(key)
         if found is not None:
             return found
         task = self._asked.get(key)
         if task is None:
-            task = asyncio.ensure_future(self._ask(key, ask))
+            task = asyncio.ensure_future(self._query(key, query))
             self._asked[key] = task
             task.add_done_callback(lambda done: self._forget(key, done))
         # Who waits may go; others wait for the same.
         return (await asyncio.shield(task))[1]
 
-    async def _ask(
-        self, key: Key, ask: Callable[[], Awaitable[tuple[float, Value]]]
+    async def _query(
+        self, key: Key, query: Callable[[], Awaitable[tuple[float, Value]]]
     ) -> tuple[float, Value]:
-        seconds, value = await ask()
+        seconds, value = await query()
         self._kept[key] = (self._clock() + seconds, value)
         self._kept.move_to_end(key)
         while len(self._kept) > self._most:
@@ -105,33 +105,33 @@ class KeptAnswers(Generic[Key, Value]):
     def _forget(self, key: Key, task: asyncio.Task[tuple[float, Value]]) -> None:
         self._asked.pop(key, None)
         if not task.cancelled():
-            # Seen: whoever waited has been told.
+            # Retrieved: the waiting caller has received the error.
             task.exception()
 
 
 class TokenReviews:
-    """Whose token is this? Asked of one API server by TokenReview."""
+    """Finds the user of a token with TokenReviews of one API server."""
 
     def __init__(self, client: Client, clock: Clock = time.monotonic) -> None:
         self._client = client
         # By a hash: what is kept for lookups is no token. The list has one user, or none.
         self._answers: KeptAnswers[bytes, list[ReviewedUser]] = KeptAnswers(clock)
-        # Those that counted when they were last asked about.
+        # Those that were valid at the last review.
         self._accepted: OrderedDict[bytes, None] = OrderedDict()
         self._turn = asyncio.Semaphore(_PARALLEL_REVIEWS)
 
     def is_known(self, token: str) -> bool:
-        """Has the API server accepted it before? Then nobody is guessing."""
+        """Has the API server accepted it before? Such a token is not a guess."""
         return _hash(token) in self._accepted
 
     async def review(self, token: str) -> ReviewedUser | None:
-        """None for a token that does not count; ApiError where nobody can tell."""
+        """None for an invalid token; ApiError if the API server does not answer."""
         if not _is_token(token):
             return None
-        found = await self._answers.get(_hash(token), lambda: self._ask(token))
+        found = await self._answers.get(_hash(token), lambda: self._query(token))
         return found[0] if found else None
 
-    async def _ask(self, token: str) -> tuple[float, list[ReviewedUser]]:
+    async def _query(self, token: str) -> tuple[float, list[ReviewedUser]]:
         body = {
             "apiVersion": TOKEN_REVIEW.api_version,
             "kind": TOKEN_REVIEW.kind,
@@ -179,7 +179,7 @@ def _read_reviewed(status: Json) -> ReviewedUser | None:
 def read_certificate_user(shown: Json) -> ReviewedUser | None:
     """Who a client certificate is for, as API servers read it: CN is the user, O are groups.
 
-    TLS has verified it. None where it names nobody, or several.
+    TLS has verified it. None if it names no user, or several.
     """
     if not isinstance(shown, dict):
         return None
@@ -192,7 +192,7 @@ def read_certificate_user(shown: Json) -> ReviewedUser | None:
 
 
 class _KnownRights:
-    """What is known of one user's rights in one cluster so far, until it is asked for again."""
+    """The known rights of one user in one cluster, until they expire."""
 
     __slots__ = ("answers", "cluster_wide", "everywhere", "kinds", "task")
 
@@ -201,7 +201,7 @@ class _KnownRights:
         self.everywhere = everywhere
         self.cluster_wide = cluster_wide
         self.answers: dict[str, bool] = {}
-        # Asks for what is missing.
+        # Queries what is missing.
         self.task: asyncio.Future[list[None]] | None = None
 
     def show(self, names: Iterable[str]) -> VisibleNamespaces:
@@ -213,7 +213,7 @@ class _KnownRights:
 
 
 class ReportRights:
-    """Which reports of one cluster may somebody list? Asked by SubjectAccessReviews."""
+    """Finds the reports of one cluster that a user may list, with SubjectAccessReviews."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class ReportRights:
     async def find(self, user: ReviewedUser) -> tuple[VisibleNamespaces, bool]:
         """What they may see, and whether that is all of it: many questions take a while.
 
-        ApiError where nobody can tell.
+        ApiError if the API server does not answer.
         """
         known = await self._known.get(user, lambda: self._begin(user))
         if known.everywhere or not known.kinds:
@@ -240,7 +240,7 @@ class ReportRights:
         # Also those that came since: a new namespace is not waited for until rights run out.
         missing = [name for name in names if name not in known.answers]
         if missing:
-            await self._ask_for(user, known, missing)
+            await self._query_rights(user, known, missing)
         is_whole = all(name in known.answers for name in names)
         return known.show(names), is_whole
 
@@ -256,8 +256,10 @@ class ReportRights:
         seconds = max(ACCEPTED_SECONDS, number / _QUESTIONS_PER_SECOND)
         return min(seconds, _LONGEST_SECONDS), known
 
-    async def _ask_for(self, user: ReviewedUser, known: _KnownRights, names: list[str]) -> None:
-        """Wait for a while; the questions go on after that, for the next page."""
+    async def _query_rights(
+        self, user: ReviewedUser, known: _KnownRights, names: list[str]
+    ) -> None:
+        """Wait for a limited time; the queries continue after that, for the next page."""
         task = known.task
         if task is None or task.done():
             waiting = iter(names)
@@ -316,12 +318,12 @@ class ViewerSource(Protocol):
     """Turns a user into a viewer, as their rights are now."""
 
     async def find(self, user: ReviewedUser) -> Viewer:
-        """ApiError where nobody can tell."""
+        """ApiError if the API server does not answer."""
         ...
 
 
 class OwnRights:
-    """Whoever runs the program sees what they read with their own rights: all that is there."""
+    """The user who runs the program sees everything that their own rights can read."""
 
     def __init__(self, list_clusters: Callable[[], Iterable[str]]) -> None:
         self._list_clusters = list_clusters
@@ -332,9 +334,9 @@ class OwnRights:
 
 
 class ReviewedRights:
-    """Rights of users in all clusters; the first of them says who somebody is.
+    """Rights of users in all clusters; the first cluster authenticates them.
 
-    In the others the same user and groups are asked about, without those that mean something else
+    The other clusters review the same user and groups, without those that mean something else
     in each cluster: service accounts, and what is Kubernetes' own.
     """
 
@@ -351,7 +353,7 @@ class ReviewedRights:
         unsettled = []
         for name, answer in zip(clusters, found, strict=True):
             if isinstance(answer, ApiError) and len(clusters) > 1:
-                # Others can be shown; that this one is missing is told on the page.
+                # Other clusters can be shown; the page reports that this one is missing.
                 log.warning("rights unknown", extra={"cluster": name, "why": str(answer)})
                 unsettled.append(name)
             elif isinstance(answer, BaseException):

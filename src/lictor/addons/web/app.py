@@ -1,6 +1,6 @@
 """Requests of browsers -> answers: routes, the headers of every answer, exports, live updates.
 
-What pages look like is written in `pages`; who sees what is asked of `access`.
+`pages` renders the pages; `access` decides who sees what.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ _EXPORTS: Final = {
     addresses.EXPORT_CSV: (ExportFormat.CSV, b"text/csv; charset=utf-8"),
     addresses.EXPORT_JSON: (ExportFormat.JSON, b"application/json; charset=utf-8"),
 }
-# What one viewer may ask for: pages cost some of the only processor.
+# Limits the requests of one viewer, because all share one processor.
 _PAGES_BURST: Final = 60
 _PAGES_PER_SECOND: Final = 10.0
 # An export is in memory as a whole.
@@ -90,7 +90,7 @@ class PageApp:
         self._list_boards = list_boards
         self._feed = LiveFeed(state.results, state.is_ready)
         self._pages = RateLimit(_PAGES_BURST, _PAGES_PER_SECOND)
-        # Who is exporting; one at a time each, so that nobody holds all places.
+        # Viewers who are exporting; one export each, so that no viewer uses all places.
         self._exports: set[str] = set()
 
     async def __call__(self, call: HttpRequest) -> Reply:
@@ -100,16 +100,16 @@ class PageApp:
         try:
             reply = await self._answer(call)
         except ApiError as error:
-            log.warning("rights cannot be asked for", extra={"why": str(error)})
-            reply = self._tell(
+            log.warning("rights are unavailable", extra={"why": str(error)})
+            reply = self._build_message(
                 call, HTTPStatus.SERVICE_UNAVAILABLE,
-                "The API server does not answer, so nobody knows what you may see. Try again soon.",
+                "The API server does not answer, so your rights are unknown. Try again soon.",
             )  # fmt: skip
         except TooManyAttemptsError:
-            reply = self._ask_to_sign_in(call, TOO_MANY)
+            reply = self._require_sign_in(call, TOO_MANY)
         except Exception:
             log.exception("page failed", extra={"path": call.path})
-            reply = self._tell(
+            reply = self._build_message(
                 call, HTTPStatus.INTERNAL_SERVER_ERROR, "This should not have happened."
             )
         return _finish(call, reply)
@@ -124,7 +124,7 @@ class PageApp:
     async def _answer(self, call: HttpRequest) -> Reply:
         refusal = find_refusal(call, self._rules)
         if refusal is not None:
-            return self._tell(call, refusal.status, refusal.message)
+            return self._build_message(call, refusal.status, refusal.message)
         path = self._find_path(call)
         if path == _ICON or path.startswith(addresses.STATIC):
             return _answer_static(call, path)
@@ -135,12 +135,12 @@ class PageApp:
             return self._redirect(addresses.OVERVIEW, cookie)
         query = read_query(call)
         if query is None:
-            return self._tell(call, HTTPStatus.BAD_REQUEST, "The address cannot be read.")
+            return self._build_message(call, HTTPStatus.BAD_REQUEST, "The address cannot be read.")
         if self._sign_in.takes_key and call.method == "GET" and any(n == _KEY for n, _ in query):
             return await self._take_key(call, path, query)
         known = await self._sign_in.find(call)
         if known is None:
-            return self._ask_to_sign_in(call, WANTED)
+            return self._require_sign_in(call, WANTED)
         return await self._answer_known(call, known, path, query)
 
     async def _answer_known(
@@ -148,7 +148,7 @@ class PageApp:
     ) -> Reply:
         viewer = await self._viewers.find(known.user)
         if not self._pages.take(known.user.name):
-            return self._tell(
+            return self._build_message(
                 call, HTTPStatus.TOO_MANY_REQUESTS, "Too many requests. Wait a moment."
             )
         if path == addresses.LIVE and call.method == "GET":
@@ -171,7 +171,9 @@ class PageApp:
     ) -> Reply:
         form = read_form(call) if call.method == "POST" else {}
         if form is None:
-            return self._tell(call, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Only forms are taken here.")
+            return self._build_message(
+                call, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Only forms are accepted here."
+            )
         request = PageRequest(
             path=path,
             query=query,
@@ -185,7 +187,7 @@ class PageApp:
         CURRENT.set(known)
         return _send_page(await render_page(request, self._state, viewer))
 
-    def _tell(self, call: HttpRequest, status: HTTPStatus, message: str) -> HttpResponse:
+    def _build_message(self, call: HttpRequest, status: HTTPStatus, message: str) -> HttpResponse:
         return _send_page(render_message(self._plain(call), status, message))
 
     def _plain(self, call: HttpRequest) -> PageRequest:
@@ -200,7 +202,7 @@ class PageApp:
 
     # --- signing in
 
-    def _ask_to_sign_in(self, call: HttpRequest, problem: SignInProblem) -> HttpResponse:
+    def _require_sign_in(self, call: HttpRequest, problem: SignInProblem) -> HttpResponse:
         back = f"{self._find_path(call)}?{call.query.decode('latin-1')}".rstrip("?")
         if call.method != "GET" or not is_own_path(back):
             back = addresses.OVERVIEW
@@ -216,7 +218,7 @@ class PageApp:
         form = read_form(call) or {}
         cookie = await self._sign_in.begin(form.get("token", "").strip(), call.address)
         if cookie is None:
-            return self._ask_to_sign_in(call, WRONG)
+            return self._require_sign_in(call, WRONG)
         back = form.get("back", "")
         return self._redirect(back if is_own_path(back) else addresses.OVERVIEW, cookie)
 
@@ -227,7 +229,7 @@ class PageApp:
         key = next(value for name, value in query if name == _KEY)
         cookie = await self._sign_in.begin(key, call.address)
         if cookie is None:
-            return self._ask_to_sign_in(call, WRONG)
+            return self._require_sign_in(call, WRONG)
         return self._redirect(path if is_own_path(path) else addresses.OVERVIEW, cookie)
 
     def _redirect(self, path: str, cookie: bytes = b"") -> HttpResponse:
@@ -260,9 +262,9 @@ class PageApp:
     ) -> Reply:
         wrong = addresses.find_unreadable(query)
         if wrong:
-            return self._tell(call, HTTPStatus.BAD_REQUEST, "; ".join(wrong))
+            return self._build_message(call, HTTPStatus.BAD_REQUEST, "; ".join(wrong))
         if len(self._exports) >= _MOST_EXPORTS or viewer.name in self._exports:
-            return self._tell(
+            return self._build_message(
                 call, HTTPStatus.SERVICE_UNAVAILABLE, "There are exports going on. Try again soon."
             )
         form, content_type = _EXPORTS[path]
@@ -292,7 +294,7 @@ class PageApp:
 
 def _answer_static(call: HttpRequest, path: str) -> HttpResponse:
     if path == _ICON:
-        # Browsers ask for one by themselves.
+        # Browsers request it automatically.
         return HttpResponse(HTTPStatus.NO_CONTENT)
     found = read_static(path.removeprefix(addresses.STATIC))
     if found is None or call.method == "POST":

@@ -43,7 +43,7 @@ _FIELDS: Final = frozenset(("name", "title", "description", "filter"))
 
 
 def read_boards(text: str | bytes, source: str) -> tuple[Board, ...]:
-    """The boards of a file; LoadError says where one is wrong."""
+    """The boards of a file; LoadError names the position of an invalid one."""
     found: dict[str, Board] = {}
     for document in iter_documents(text, source):
         entries = document.body
@@ -125,7 +125,7 @@ def _as_list(value: Json) -> list[Json]:
 
 
 def read_boards_file(path: Path) -> tuple[Board, ...]:
-    """The boards of a file that somebody named; LoadError where there are none to be had."""
+    """The boards of a file given by the user; LoadError if it contains none."""
     try:
         return read_boards(path.read_bytes(), str(path))
     except OSError as error:
@@ -153,5 +153,5 @@ class ClusterBoards:
         try:
             self._boards = read_boards(text, self._source)
         except LoadError as error:
-            # Those that were right go on, until somebody has repaired them.
+            # Valid boards remain in use until the file is repaired.
             log.warning("boards unreadable", extra={"why": str(error)[:500]})

@@ -52,7 +52,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 )
 @click.option(
     "--login",
-    "asks_users",
+    "requires_login",
     is_flag=True,
     help="Users sign in with tokens of the cluster and see what they may list.",
 )
@@ -111,8 +111,9 @@ def web(
 ) -> None:  # fmt: skip
     """Serve the web UI: the reports of clusters or files in a browser.
 
-    It only reads. On your own machine it shows what your kubeconfig may read, to whoever has the
-    address that is printed, with its key. With --login everybody sees what they may list.
+    It is read-only. On your own machine it shows what your kubeconfig can read, to every browser
+    with the key in the printed address. With --login each viewer sees the reports that they may
+    list.
     """
     import uvloop
 
@@ -139,6 +140,6 @@ def _set_up_logging(options: "WebOptions", form: str, *, verbose: bool) -> None:
     from lictor.kubernetes.flags import Flags
 
     set_up_logging(Flags(logging_format=form, v=4 if verbose else 2))
-    if not verbose and not options.asks_users:
-        # Whoever sits before it wants to know of trouble only.
+    if not verbose and not options.requires_login:
+        # Only warnings and errors on a terminal.
         logging.getLogger().setLevel(logging.WARNING)

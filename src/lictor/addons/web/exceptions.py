@@ -9,7 +9,7 @@ from lictor.addons.web.policies import StoredText, store_text
 from lictor.addons.web.records import ShownException, Viewer
 from lictor.addons.web.results import ResultIndex
 from lictor.core.errors import LictorError
-from lictor.core.families.registry import PolicyKind, Role, resolve
+from lictor.core.families.family import PolicyKind, Role
 from lictor.core.lang.schedule import find_deletion_time
 from lictor.core.lang.wildcard import compile_wildcard
 from lictor.core.load.policies import load_documents
@@ -19,13 +19,13 @@ from lictor.core.report.yaml_text import render_yaml
 # In the properties of a result: the names of the exceptions that were the reason for it.
 _PROPERTY = "exceptions"
 _TTL_LABEL = "cleanup.kyverno.io/ttl"
-# Whoever may write exceptions in a namespace may write many large ones, and pages show them all.
+# A user who may write exceptions in one namespace could write many large ones.
 _LONGEST_SHOWN = 32 * 1024
 _TOO_LONG = "# too long to be shown here, and left out of the count\n"
 # In one property of one result.
 _MOST_NAMED = 20
 
-# What results say that an exception hides, by cluster and name: (policy, number).
+# The number of results that an exception hides, by cluster and name: (policy, number).
 _Hidden: TypeAlias = dict[tuple[str, str], list[tuple[str, int]]]
 
 
@@ -56,7 +56,7 @@ class ExceptionTexts:
 
 
 def _sort_by_name(counted: Counter[tuple[str, str, str]], known: set[tuple[str, str]]) -> _Hidden:
-    """Once for all exceptions; strangers write what the property says."""
+    """Read the property once for all exceptions; its content is not trusted."""
     found: _Hidden = {}
     for (cluster, policy, names), count in counted.items():
         for name in dict.fromkeys(names.split(",", _MOST_NAMED)[:_MOST_NAMED]):
@@ -87,12 +87,7 @@ def _list_policies(text: StoredText) -> tuple[tuple[str, tuple[str, ...]], ...]:
         loaded = load_documents(text.document, text.name).with_role(Role.EXCEPTION)
     except LictorError:
         return ()
-    if not loaded or not text.kind.list_excepted:
-        return ()
-    found: tuple[tuple[str, tuple[str, ...]], ...] = resolve(text.kind.list_excepted)(
-        loaded[0].record
-    )
-    return found
+    return tuple(text.kind.family.list_excepted(loaded[0].record)) if loaded else ()
 
 
 def _count_hidden(
@@ -107,7 +102,7 @@ def _count_hidden(
 
 
 def _find_end(document: JsonObject) -> int:
-    """When it is deleted, as its label says; 0 for never."""
+    """The time at which its label deletes it; 0 for never."""
     metadata = document["metadata"]
     labels = metadata.get("labels")
     text = labels.get(_TTL_LABEL) if isinstance(labels, dict) else None

@@ -1,4 +1,4 @@
-"""The process in which a policy is asked again: a job comes in, what was found goes out."""
+"""The process that evaluates a policy again: a job comes in, the failure goes out."""
 
 import asyncio
 import resource
@@ -41,11 +41,11 @@ _MARGIN = 24 * 1024 * 1024
 _GROUP = Path("/sys/fs/cgroup")
 _OWN_STATUS = Path("/proc/self/status")
 _CHECKING = (Phase.VALIDATE, Phase.VERIFY_IMAGES)
-_NOT_HERE = "is not asked for a page"
+_NOT_HERE = "is not called for a page"
 
 
 class ViewerLookups(ClusterLookups):
-    """What a viewer may ask of the cluster; nobody else is asked."""
+    """The requests to the cluster that a viewer may send; no other is sent."""
 
     def call_api(self, call: ApiCall) -> Json:
         if not call.url_path:
@@ -112,7 +112,7 @@ def _load(text: str) -> list[PolicyRecord]:
     refuse_errors(loaded)
     records = [each.record for each in loaded.listed if not registry().of(each.record).is_native]
     if not records:
-        raise UsageError("there is no policy in the text that can be asked")
+        raise UsageError("the text contains no policy that can be evaluated")
     return records
 
 
@@ -142,7 +142,7 @@ async def _read_labels(
         for name in namespaces or ():
             found += filter(None, [await client.find(NAMESPACE, name)])
     except ApiError as error:
-        problems.append(f"labels of namespaces, which policies may ask for: {error}")
+        problems.append(f"labels of namespaces, which policies can select by: {error}")
     labels = {each["metadata"]["name"]: each["metadata"].get("labels") or {} for each in found}
     return labels, problems
 

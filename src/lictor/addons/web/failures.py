@@ -1,7 +1,7 @@
 """Where does a resource break a rule, what was expected there and what was found?
 
-Reports do not say it. The one resource is asked for again, as the viewer, and the one rule is
-asked about it, in a process of its own, within limits of time and memory.
+Reports do not contain it. The resource is read again with the viewer's credentials, and the rule
+is evaluated on it, in a separate process with limits on time and memory.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from lictor.core.raw import Json, JsonObject
 from lictor.core.report.json_text import render_json
 from lictor.kubernetes.config import ClusterConfig
 
-# With which credentials a viewer asks a cluster; None where we have none of theirs.
+# The viewer's credentials for a cluster; None if they are not available here.
 FindConfig: TypeAlias = Callable[[Viewer, str], ClusterConfig | None]
 
 HIDDEN = "(hidden)"
-# Somebody waits for the page, which shows the rest in any case.
+# A viewer waits for the page, which shows everything else in any case.
 _WALL_SECONDS = 20.0
 _MOST_AT_ONCE = 2
 _MOST_WAITING = 6
 # Of one viewer: others look, too.
 _MOST_OF_ONE = 2
-# The page of a result asks again with every live update.
+# The page of a result repeats the request with every live update.
 _KEPT_SECONDS = 30.0
 _MOST_KEPT = 64
 _LONGEST_VALUE = 4000
@@ -58,7 +58,7 @@ class ViewerCredentials(msgspec.Struct, frozen=True):
 
 
 class FailureJob(msgspec.Struct, frozen=True):
-    """What the process is told of a result whose resource is to be looked at again."""
+    """A result whose resource is evaluated again, for the process."""
 
     text: str
     result: ReportedResult
@@ -95,13 +95,13 @@ def _cut(text: str) -> str:
 
 
 class FailureFinder:
-    """Asks the process, a few at a time; what it said is kept for a moment."""
+    """Calls the process, a few jobs at a time, and caches its answers briefly."""
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
         # By the name of the viewer.
         self._waiting: Counter[str] = Counter()
-        # By everything that was asked, with whose credentials.
+        # By all parameters, including the credentials.
         self._kept: OrderedDict[bytes, tuple[float, Failure | None]] = OrderedDict()
 
     async def find_in_cluster(
@@ -112,15 +112,15 @@ class FailureFinder:
         if config is None:
             return None
         credentials = await read_credentials(config)
-        return await self._ask(FailureJob(policy.text, result, credentials), viewer.name)
+        return await self._evaluate(FailureJob(policy.text, result, credentials), viewer.name)
 
     async def find_in_file(
         self, result: ReportedResult, policy: ShownPolicy, resource: JsonObject
     ) -> Failure | None:
         """The same for a resource that was read from a file."""
-        return await self._ask(FailureJob(policy.text, result, resource=resource))
+        return await self._evaluate(FailureJob(policy.text, result, resource=resource))
 
-    async def _ask(self, job: FailureJob, viewer: str = "") -> Failure | None:
+    async def _evaluate(self, job: FailureJob, viewer: str = "") -> Failure | None:
         text = msgspec.json.encode(job)
         key = sha256(text).digest()
         kept = self._kept.get(key)
@@ -131,7 +131,7 @@ class FailureFinder:
         self._waiting[viewer] += 1
         try:
             async with self._turns:
-                answer = await ask_process(text, _WALL_SECONDS)
+                answer = await call_process(text, _WALL_SECONDS)
         finally:
             self._waiting[viewer] -= 1
             self._waiting += Counter()
@@ -161,7 +161,7 @@ def _read_credentials(config: ClusterConfig) -> ViewerCredentials:
     return ViewerCredentials(certificate=certificate, key=key, token=token, **known)
 
 
-async def ask_process(job: bytes, seconds: float) -> FailureAnswer:
+async def call_process(job: bytes, seconds: float) -> FailureAnswer:
     """What the process answers; it is ended when it takes longer."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", _PROCESS),

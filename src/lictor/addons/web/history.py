@@ -145,7 +145,7 @@ class TotalsHistory:
                 if all(len(counts) == len(STATUSES) for *_, counts in changed)
             ]
         except (OSError, ValueError) as error:
-            # What cannot be read is kept for whoever wants to look, and a new history begins.
+            # A file that cannot be read is kept for inspection, and a new history begins.
             log.warning("history of totals not read", extra={"why": str(error)[:200]})
             self._file.replace(self._file.with_suffix(".unreadable"))
             return []

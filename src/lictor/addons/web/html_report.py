@@ -33,12 +33,12 @@ class HtmlReport:
         """The texts of policies, to show beside what breaks them."""
         for text in texts:
             for document in read_documents(text.content, text.path):
-                # One that is broken has been told by whoever loaded it.
+                # Loading has reported an invalid document.
                 for body in _open_lists(getattr(document, "body", None)):
                     self._state.put_document(_SOURCE, body)
 
     def add(self, report: JsonObject, failures: Verdict | None, where: str) -> None:
-        """What was said of one resource, and where that was read: `file:line`, or empty."""
+        """Add the results of one resource, and where it was read: `file:line`, or empty."""
         self._count += 1
         for entry in report["results"] if where else ():
             entry["properties"][PLACE_PROPERTY] = where

@@ -1,6 +1,6 @@
-"""Live updates: tells each open page that something which its viewer may see has changed.
+"""Live updates: notifies each open page of changes that its viewer may see.
 
-What changed is not told: the page asks again, and gets what its viewer may see by then.
+The notification has no content: the page is requested again, with the viewer's current rights.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from typing import Final
 from lictor.addons.web.records import ResultChange, Viewer
 from lictor.addons.web.results import ResultIndex
 
-# Changes that follow each other faster are told together.
+# Changes in quick succession are combined.
 _GATHER_SECONDS: Final = 0.5
-# How often an idle stream shows that it lives; rights are asked for again as well.
+# The interval of keep-alive messages of an idle stream; rights are checked as often.
 _BEAT_SECONDS: Final = 15.0
 # While everything is read for the first time.
 _READING_SECONDS: Final = 1.0
-# A stream that nobody closed; browsers open a new one by themselves.
+# The longest life of a stream; browsers open a new one automatically.
 _LONGEST_SECONDS: Final = 4 * 60 * 60.0
 _MOST_STREAMS: Final = 400
 _MOST_OF_ONE: Final = 12
@@ -84,7 +84,7 @@ class LiveFeed:
                 pause = _BEAT_SECONDS if was_ready else _READING_SECONDS
                 has_changed = await _wait(stream.changed, pause)
                 if not was_ready and self._is_ready():
-                    # Also where there is nothing to show: the page says that it is still reading.
+                    # Also without results: the page shows that reports are still being read.
                     was_ready = has_changed = True
                 viewer = await renew()
                 if viewer is None or stream.is_ended:

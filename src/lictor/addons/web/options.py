@@ -1,4 +1,4 @@
-"""What was asked of `lictor web`, checked, with the clusters that follow from it."""
+"""The options of `lictor web`, checked, and the clusters that follow from them."""
 
 import ipaddress
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 
 from lictor.core.errors import UsageError
-from lictor.kubernetes.config import ClusterConfig, load_config
+from lictor.kubernetes.config import ClusterConfig
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.names import Names
 
 LOOPBACK: Final = "127.0.0.1"
@@ -26,9 +27,9 @@ class WebOptions(msgspec.Struct, frozen=True):
     reports: tuple[Path, ...] = ()
     kubeconfigs: tuple[str, ...] = ()
     contexts: tuple[str, ...] = ()
-    # Must people sign in with tokens of the cluster? Else whoever has the key sees everything.
-    asks_users: bool = False
-    # The key that whoever started the page has; empty: one is made.
+    # Must viewers sign in with tokens of the cluster? Otherwise the key shows everything.
+    requires_login: bool = False
+    # The key in the printed address; empty: one is generated.
     access_key: str = ""
     # Are users the same people in all clusters?
     shares_users: bool = False
@@ -40,9 +41,9 @@ class WebOptions(msgspec.Struct, frozen=True):
     boards: Path | None = None
     # Where the history of totals is kept; None: nowhere.
     history: Path | None = None
-    # Who is told of new results; None: nobody.
+    # The targets of notifications; None: no notifications.
     notifications: Path | None = None
-    # Where one process remembers what it told; None: in the cluster, where people sign in.
+    # Where a single process stores what it sent; None: in the cluster, with --login.
     notifications_folder: Path | None = None
     # 0: metrics are not served.
     metrics_port: int = 0
@@ -55,19 +56,19 @@ class WebOptions(msgspec.Struct, frozen=True):
 
     @property
     def known_hosts(self) -> frozenset[str]:
-        """The names by which browsers may ask for the page."""
+        """The host names of the page."""
         service = self.names.web
         inside = f"{service}.{self.names.namespace}"
         usual = (service, inside, f"{inside}.svc", f"{inside}.svc.cluster.local")
         return frozenset(
-            name.lower() for name in (*_LOOPBACK_NAMES, *(usual if self.asks_users else ()),
+            name.lower() for name in (*_LOOPBACK_NAMES, *(usual if self.requires_login else ()),
                                       *self.hosts)
         )  # fmt: skip
 
 
 def check_options(options: WebOptions) -> None:
     """Refuse what would show reports to strangers, or makes no sense."""
-    if options.reports and (options.kubeconfigs or options.contexts or options.asks_users):
+    if options.reports and (options.kubeconfigs or options.contexts or options.requires_login):
         raise UsageError("--report shows files: give it without --kubeconfig, --context or --login")
     if options.notifications_folder is not None and options.notifications is None:
         raise UsageError("--notifications-folder goes with --notifications")
@@ -75,16 +76,16 @@ def check_options(options: WebOptions) -> None:
         if options.reports:
             raise UsageError(
                 f"--address {options.address}: reports of files are shown on this machine only, as "
-                "nobody could say who may see them"
+                "there are no rights to decide who may see them"
             )
-        if not options.asks_users:
+        if not options.requires_login:
             raise UsageError(
                 f"--address {options.address}: others can reach it, so that people must sign in: "
                 "give --login as well"
             )
     if (options.certificate is None) != (options.key is None):
         raise UsageError("--tls-cert and --tls-key belong together")
-    if options.client_authority and not (options.asks_users and options.is_secure):
+    if options.client_authority and not (options.requires_login and options.is_secure):
         raise UsageError("--client-ca needs --login, and TLS (--tls-cert, --tls-key)")
     _check_base(options.base)
 
@@ -119,7 +120,7 @@ def load_clusters(options: WebOptions) -> dict[str, ClusterConfig]:
         for kubeconfig in kubeconfigs or ("",)
         for context in contexts or ("",)
     ]
-    if len(pairs) > 1 and options.asks_users and not options.shares_users:
+    if len(pairs) > 1 and options.requires_login and not options.shares_users:
         raise UsageError(
             "with --login, several clusters are shown only if users of the same name are the same "
             "people in all of them: give --same-users if that is so"

@@ -9,7 +9,8 @@ import orjson
 
 from lictor.addons.web.records import ShownPolicy
 from lictor.core.errors import LictorError
-from lictor.core.families.registry import PolicyKind, Role, registry, resolve
+from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.registry import registry
 from lictor.core.lang.yaml.nodes import compose, find_node
 from lictor.core.lang.yaml.plain_json import YamlFault
 from lictor.core.load.policies import has_errors, load_object
@@ -18,12 +19,12 @@ from lictor.core.raw import Json, JsonObject
 from lictor.core.report.yaml_text import render_yaml
 from lictor.kubernetes.stored_policy import is_ready
 
-# What the API server adds, and nobody wrote.
+# Added by the API server, not by the author.
 _NOT_WRITTEN = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # In longer ones no rule is marked: finding it takes seconds.
 _LONGEST_MARKED = 256 * 1024
-# Where policies without named rules say what must hold.
+# Where policies without named rules contain their checks.
 _UNNAMED = ("validations", "mutations", "generate", "variables", "conditions")
 # Names that results have for what was made from a rule.
 _MADE_FROM = ("{}", "autogen-{}", "autogen-cronjob-{}")
@@ -36,7 +37,7 @@ class StoredText(msgspec.Struct, frozen=True, dict=True):
     namespace: str
     name: str
     document: bytes
-    # As the status says, which is no part of the document.
+    # From the status, which is not part of the document.
     is_ready: bool | None = None
 
     def load(self) -> JsonObject:
@@ -75,7 +76,7 @@ def store_text(kind: PolicyKind, document: JsonObject) -> StoredText:
 
 
 def write_document(document: JsonObject) -> bytes:
-    """As it is kept; whatever YAML can hold can be written."""
+    """The document as it is stored; any YAML value can be written."""
     try:
         return orjson.dumps(document)
     except TypeError:
@@ -131,7 +132,7 @@ def show_policy(cluster: str, text: StoredText) -> ShownPolicy:
         kind=text.kind.kind,
         namespace=text.namespace,
         name=text.name,
-        family=text.kind.family,
+        family=text.kind.family.name,
         text=written,
         rule_lines=dict(_find_rules(document, written)),
         annotations={str(k): str(v) for k, v in notes.items()} if isinstance(notes, dict) else {},
@@ -179,7 +180,7 @@ def _find_lines(root: Json, path: Sequence[str | int]) -> tuple[int, int]:
 
 
 def _read_readiness(document: JsonObject) -> bool | None:
-    """Whether the status says that a policy is in force; None where it has no such status."""
+    """Does the status report that a policy is in force? None if it has no such status."""
     try:
         status = document.get("status") or {}
         held = status.get("conditionStatus") or status
@@ -207,8 +208,8 @@ def _describe_mode(kind: PolicyKind, record: PolicyRecord) -> str:
     rules = getattr(spec, "rules", ())
     if kind.has_named_rules and not any(each.validate or each.verify_images for each in rules):
         return ""
-    if kind.read_mode:
-        return str(resolve(kind.read_mode)(record)).capitalize()
+    if mode := kind.family.read_mode(record):
+        return mode.capitalize()
     actions = getattr(spec, "validation_actions", None)
     # Where none is written, it is Deny.
     return "" if actions is None else ", ".join(actions) or "Deny"

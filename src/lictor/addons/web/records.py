@@ -10,7 +10,7 @@ SEVERITIES = ("critical", "high", "medium", "low", "info", "")
 
 
 class ReportedResult(msgspec.Struct, frozen=True):
-    """One entry of a report, of whichever tool; all texts come from strangers."""
+    """One entry of a report of any tool; its texts are not trusted."""
 
     cluster: str
     # Where it stands: the report (`policyreports.wgpolicyk8s.io/NAMESPACE/NAME`, without the
@@ -30,13 +30,13 @@ class ReportedResult(msgspec.Struct, frozen=True):
     name: str
     uid: str
     message: str
-    # Seconds since 1970; 0 where the report does not say.
+    # Seconds since 1970; 0 if the report has no timestamp.
     timestamp: int
     properties: Mapping[str, str] = {}
 
     @property
     def report_namespace(self) -> str:
-        """Where its report is; the resource may be elsewhere, as far as the report says."""
+        """The namespace of its report; the resource can be in another one."""
         _, *place = self.report.split("/")
         return place[0] if len(place) == 2 else ""
 
@@ -57,12 +57,12 @@ class Viewer(msgspec.Struct, frozen=True):
         return visible is not None and visible.includes(namespace)
 
     def may_see_result(self, result: ReportedResult) -> bool:
-        """Whoever may read the report may see what it says, wherever it says the resource is."""
+        """A viewer who may read the report may see its results, in any namespace."""
         return self.may_see(result.cluster, result.report_namespace)
 
 
 class VisibleNamespaces(msgspec.Struct, frozen=True):
-    """What of one cluster; reports on what is in no namespace are a right of their own."""
+    """Namespaces of one cluster; reports without a namespace need a separate right."""
 
     all_namespaces: bool = False
     cluster_wide: bool = False
@@ -75,7 +75,7 @@ class VisibleNamespaces(msgspec.Struct, frozen=True):
 
 
 class ResultFilter(msgspec.Struct, frozen=True):
-    """Which results; an empty part asks nothing. All parts must hold, any value of a part does."""
+    """Which results; an empty part selects all. Parts are combined by AND, their values by OR."""
 
     clusters: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class ResultFilter(msgspec.Struct, frozen=True):
     name: str = ""
     # `key=value` of the report's properties, audit annotations among them.
     properties: tuple[str, ...] = ()
-    # In message, policy, rule or resource, whatever the case.
+    # In message, policy, rule or resource, ignoring case.
     text: str = ""
     # Only those of the last so many seconds, by their timestamps; 0: of any time.
     within: int = 0
@@ -116,14 +116,14 @@ class ResultPage(msgspec.Struct, frozen=True):
 
 
 class GroupCount(msgspec.Struct, frozen=True):
-    """Results with the same values of the fields asked for, by status."""
+    """Results with the same values of the counted fields, by status."""
 
     key: tuple[str, ...]
     counts: Mapping[str, int]
 
 
 class ResultChange(msgspec.Struct, frozen=True):
-    """What one report says now and did not say before, and what it says no more."""
+    """The results that a change added to one report, and those that it removed."""
 
     cluster: str
     added: tuple[ReportedResult, ...]

@@ -17,8 +17,8 @@ KEPT_HEADERS: Final = frozenset(
         b"sec-fetch-mode", b"sec-fetch-site",
     )
 )  # fmt: skip
-# Nothing from elsewhere, no script or style in the page itself, no frame around it; what comes is
-# what it says it is; addresses are told to nobody.
+# Content from this host only, no inline script or style, no frame; content types are binding;
+# browsers send our addresses to no other site.
 SECURITY_HEADERS: Final = (
     (
         b"content-security-policy",
@@ -42,9 +42,9 @@ _OWN_SITES: Final = ("same-origin", "none")
 class SiteRules(msgspec.Struct, frozen=True):
     """How the page is reached."""
 
-    # Names besides addresses: whoever comes by another one was led here by somebody else.
+    # Names besides addresses: a request with another name was caused by another site.
     hosts: frozenset[str]
-    # Where the page lies on its host: empty, or `/lictor`.
+    # The path of the page on its host: empty, or `/lictor`.
     base: str = ""
 
 
@@ -101,7 +101,7 @@ def _is_address(text: str) -> bool:
 
 def _comes_from_here(call: HttpRequest) -> bool:
     """Links may lead here from anywhere. Nothing else may come from other sites, and forms must be
-    shown to be ours: where a browser says nothing about it, they are refused.
+    proven to be ours: a form without an origin is rejected.
     """
     site = read_header(call, b"sec-fetch-site")
     if call.method != "POST":
@@ -111,12 +111,12 @@ def _comes_from_here(call: HttpRequest) -> bool:
     origin = read_header(call, b"origin")
     if origin:
         return origin.lower().partition("://")[2] == read_header(call, b"host").lower()
-    # No browser: those send a cookie by themselves, but never this header.
+    # No browser: those send a cookie automatically, but never this header.
     return b"authorization" in call.headers and b"cookie" not in call.headers
 
 
 def is_led_from_elsewhere(call: HttpRequest) -> bool:
-    """Was a link on another site followed? Browsers send no cookie of ours along with that."""
+    """Was a link on another site followed? Browsers omit our cookie in that case."""
     site = read_header(call, b"sec-fetch-site")
     return call.method == "GET" and bool(site) and site not in _OWN_SITES
 
@@ -158,7 +158,7 @@ def read_cookie(call: HttpRequest, name: str) -> str:
 
 
 def is_own_path(text: str) -> bool:
-    """May a browser be sent there? Only to a page of ours."""
+    """Is it safe to redirect a browser there? Only to a path on this host."""
     if not text.startswith("/") or text[1:2] in ("/", "\\"):
         return False
     return text.isascii() and text.isprintable() and not set(text) & set(" \\")

@@ -34,9 +34,9 @@ from lictor.core.raw import JsonObject
 
 log = logging.getLogger(__name__)
 
-# A million results need about 500 MB; whoever has more is told that some are missing.
+# A million results need about 500 MB; the page reports that further ones are missing.
 _MOST_ROWS = 1_000_000
-# Of one namespace: whoever writes reports there does not push out those of others.
+# Of one namespace: reports there do not displace those of other namespaces.
 _NAMESPACE_SHARE = 5
 _MOST_OF_REPORT = 50_000
 _MOST_CHOICES = 8
@@ -91,7 +91,7 @@ class ResultIndex:
 
     @property
     def left_out(self) -> int:
-        """How many results there was no room for."""
+        """The number of results beyond the limit."""
         return sum(self._left_out.values())
 
     # --- what comes in
@@ -144,9 +144,9 @@ class ResultIndex:
         left_out: int = 0,
     ) -> None:
         is_read = stored.cluster in self._read_clusters
-        is_told = bool(self._listeners) or is_read
-        gone, new = _compare(before, after) if is_told else ((), ())
-        removed = tuple(self._rows.build(stored.rows[number]) for number in gone if is_told)
+        is_compared = bool(self._listeners) or is_read
+        gone, new = _compare(before, after) if is_compared else ((), ())
+        removed = tuple(self._rows.build(stored.rows[number]) for number in gone if is_compared)
         self._remove(stored)
         self._add(stored, after, left_out)
         self._revision += 1
@@ -155,7 +155,7 @@ class ResultIndex:
         if added or removed:
             now = int(self._clock())
             change = ResultChange(stored.cluster, added, removed, now, not is_read)
-            self._tell(change)
+            self._notify(change)
 
     def _remove(self, stored: StoredReport) -> None:
         home = stored.cluster, stored.namespace
@@ -181,7 +181,7 @@ class ResultIndex:
                 log.warning("too many results", extra={"most": self._most_rows, "report": key})
             self._left_out[key] = left_out
 
-    def _tell(self, change: ResultChange) -> None:
+    def _notify(self, change: ResultChange) -> None:
         if not change.is_first_read:
             self._remember(change)
         for listener in self._listeners:
@@ -217,9 +217,9 @@ class ResultIndex:
         return ResultPage(picked, total, offset)
 
     def export(self, chosen: ResultFilter, viewer: Viewer) -> Iterator[ReportedResult]:
-        """All of them in the same order. Whoever takes them may let others work in between.
+        """All of them in the same order. The caller may yield to other tasks in between.
 
-        What is there all the time comes once, whatever changes meanwhile.
+        Results that exist all the time are listed once, with any changes meanwhile.
         """
         last: RowPosition | None = None
         while True:
@@ -292,8 +292,8 @@ class ResultIndex:
     def list_places(self) -> set[tuple[str, str]]:
         """The (cluster, namespace) pairs where reports are.
 
-        Of reports outside of namespaces, which namespaces they speak of; whoever writes in a
-        namespace could name thousands, and rights are asked for in each.
+        Of reports without a namespace, the namespaces that they name; a user who writes in one
+        namespace could name thousands, and rights are reviewed in each.
         """
         return {
             (fields.cluster, fields.report_namespace or fields.namespace)

@@ -26,7 +26,7 @@ def check_fields(by: Sequence[str]) -> None:
 
 
 def count_shapes(shapes: Iterable[StoredShape], by: Sequence[str]) -> list[GroupCount]:
-    """Totals where shapes say everything."""
+    """Totals if shapes contain all counted fields."""
     readers = [_compile_reader(field) for field in by]
     return _sort_groups(
         (tuple(read(shape.fields) for read in readers), shape.fields.status, shape.count)
@@ -35,7 +35,7 @@ def count_shapes(shapes: Iterable[StoredShape], by: Sequence[str]) -> list[Group
 
 
 def count_rows(rows: RowStore, chosen: Collection[int], by: Sequence[str]) -> list[GroupCount]:
-    """Totals of these rows. Rows are counted by what shapes say of them, then told apart."""
+    """Totals of these rows, first by shape, then by the fields of each row."""
     asked = [field for field in by if field in ROW_FIELDS]
     columns = {"name": rows.names, "uid": rows.uids, "message": rows.messages}
     known = _Prefixes(by)
@@ -84,7 +84,7 @@ def _compile_reader(field: str) -> Callable[[ResultShape], str]:
 @cache
 def map_families() -> dict[str, str]:
     """Which family reports under which source; what other tools report is their own."""
-    return {kind.report_source: kind.family for kind in reversed(registry().kinds)}
+    return {kind.report_source: kind.family.name for kind in reversed(registry().kinds)}
 
 
 def _sort_groups(counted: _Counted) -> list[GroupCount]:

@@ -56,7 +56,7 @@ def _list_cells(result: ReportedResult) -> list[str]:
 
 
 def _is_risky(first: str) -> bool:
-    """Whatever a cell begins with that is no visible sign may be followed by a formula."""
+    """A cell can begin with invisible characters that a formula follows."""
     return first in _FORMULA or first == " " or bool(first and not first.isprintable())
 
 

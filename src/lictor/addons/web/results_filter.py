@@ -1,4 +1,4 @@
-"""Which results does a filter choose? A test of shapes, and one of rows where shapes do not say."""
+"""Which results does a filter select? A test of shapes, and one of rows for the other fields."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
@@ -17,7 +17,7 @@ RowTest: TypeAlias = Callable[[int], bool]
 # (cluster, namespace) -> labels; None where we do not know the namespace.
 FindLabels: TypeAlias = Callable[[str, str], Mapping[str, str] | None]
 
-# Parts of a filter that ask for a value of a field; those that may hold `*` and `?`.
+# Parts of a filter that compare a field; those that may contain `*` and `?`.
 _FIELDS = {
     "clusters": "cluster",
     "sources": "source",
@@ -69,11 +69,11 @@ def compile_filter(
 
 
 def _check_size(chosen: ResultFilter) -> None:
-    """A filter comes from an address that anybody may write."""
+    """A filter comes from an address, which any user can write."""
     for name in (*_FIELDS, "properties"):
         values = getattr(chosen, name)
         if len(values) > _MOST_VALUES or any(len(value) > _LONGEST_TEXT for value in values):
-            raise UsageError(f"the filter asks for too many or too long {name}")
+            raise UsageError(f"the filter has too many or too long {name}")
     patterns = sum(has_wildcard(value) for name in _FIELDS for value in getattr(chosen, name))
     if patterns > _MOST_PATTERNS:
         raise UsageError(f"the filter has more than {_MOST_PATTERNS} values with * or ?")
@@ -83,7 +83,7 @@ def _check_size(chosen: ResultFilter) -> None:
 
 
 def _see(viewer: Viewer) -> ShapeTest:
-    """May the viewer read the report that says it? Whatever the entry itself claims."""
+    """May the viewer read the report of the entry? The entry's own fields do not matter."""
     known: dict[tuple[str, str], bool] = {}
 
     def may_see(shape: ResultShape) -> bool:
@@ -121,9 +121,9 @@ def _select_namespaces(selector: str, viewer: Viewer, find_labels: FindLabels) -
     def is_selected(shape: ResultShape) -> bool:
         key = shape.cluster, shape.namespace
         if key not in known:
-            # Whoever writes reports may name any namespace, and must not learn its labels by that.
+            # A report can name any namespace, whose labels its author must not learn.
             labels = find_labels(*key) if viewer.may_see(*key) else None
-            # Of a namespace that we know nothing about nobody can say that it has no such label.
+            # Without known labels, a negative selector does not match either.
             known[key] = labels is not None and fits(labels)
         return known[key]
 
@@ -141,7 +141,7 @@ def _compile_row_tests(chosen: ResultFilter, rows: RowStore) -> Iterable[RowTest
 
 def _compile_within(seconds: int, rows: RowStore, clock: Callable[[], float]) -> RowTest:
     times = rows.times
-    # Asked for each row, not once: tests are kept for as long as nothing changes.
+    # Called for each row, not once: tests are cached until something changes.
     return lambda row: times[row] >= clock() - seconds
 
 

@@ -1,4 +1,4 @@
-"""What does a report of whichever tool say? Its entries, as texts that are bounded and shared."""
+"""Entries of reports of any tool, as texts that are bounded and shared."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -180,7 +180,7 @@ def _read_shape(
         texts.share(entry.get("source") or source),
         texts.share(entry.get("policy")),
         texts.share(entry.get("rule")),
-        # What nobody can read must not look as if it were well.
+        # An unreadable entry must not look like a passing one.
         texts.share(status if status in STATUSES else "error"),
         texts.share(severity if severity in SEVERITIES else ""),
         texts.share(entry.get("category")),

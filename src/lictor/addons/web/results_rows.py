@@ -1,4 +1,4 @@
-"""Where are the rows? Results in columns: equal parts are kept once, and order is made when asked.
+"""Results in columns: equal parts are stored once, and rows are sorted when they are needed.
 
 A row is a number. What many rows have in common is their shape; rows of the same status, severity,
 namespace and cluster are a bucket. Counts need only the shapes, and a page of rows needs only the
@@ -18,14 +18,14 @@ _SEVERITY_RANKS = {severity: rank for rank, severity in enumerate(SEVERITIES)}
 
 
 class Bucket:
-    """Rows that stand together whatever is shown of them."""
+    """Rows that stay together in every view."""
 
     __slots__ = ("key", "order", "rows")
 
     def __init__(self, key: tuple[int, int, str, str]) -> None:
         self.key = key
         self.rows = array("I")
-        # The same rows sorted; None until somebody asks.
+        # The same rows, sorted; None until they are needed.
         self.order: array[int] | None = None
 
 
@@ -101,7 +101,7 @@ class RowStore:
         report.rows = array("I")
 
     def build(self, row: int) -> ReportedResult:
-        """The row as everybody else knows it."""
+        """The row as a record."""
         shape, report = self._get_shape(row).fields, self._get_report(row)
         return ReportedResult(
             cluster=shape.cluster,

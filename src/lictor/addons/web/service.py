@@ -1,4 +1,4 @@
-"""The process of the page: reads reports, asks clusters about rights, and serves until stopped."""
+"""The process of the web UI: reads reports, reviews rights, and serves until it is stopped."""
 
 import asyncio
 import contextlib
@@ -50,19 +50,19 @@ _DRAIN_SECONDS: Final = 2.0
 
 
 class PageServer:
-    """One page: bound to its port first, so that its address can be told."""
+    """One web UI: bound to its port first, so that its address can be printed."""
 
     def __init__(self, options: WebOptions, bound: socket.socket | None = None) -> None:
         check_options(options)
         self._options = options
         self._configs = {} if options.reports else load_clusters(options)
-        # Read before anything starts: what is wrong with it is told at once.
+        # Read before anything starts, to report errors at once.
         self._boards = read_boards_file(options.boards) if options.boards else ()
         self._notifications = _load_notifications(options)
         self._certificate = _load_certificate(options) if options.is_secure else None
         self._state = _read_files(options.reports) if options.reports else None
         self.bound = bound or _bind(options.address, options.port)
-        self.access_key = None if options.asks_users else AccessKey(options.access_key)
+        self.access_key = None if options.requires_login else AccessKey(options.access_key)
 
     @property
     def port(self) -> int:
@@ -123,9 +123,9 @@ class PageServer:
         return reports
 
     def _find_config(self, _: Viewer, cluster: str) -> ClusterConfig | None:
-        """With whose rights an object is read again: those of who asks, never those of the page."""
+        """The viewer's credentials, with which an object is read again; never those of the page."""
         config = self._configs[cluster]
-        if not self._options.asks_users:
+        if not self._options.requires_login:
             return config
         known = CURRENT.get()
         # A token goes nowhere but to the API server that it is for.
@@ -150,7 +150,7 @@ class PageServer:
         )
 
     def _build_viewers(self, clients: Mapping[str, Client], state: PageData) -> ViewerSource:
-        if not self._options.asks_users:
+        if not self._options.requires_login:
             return OwnRights(state.list_clusters)
         return ReviewedRights(
             {
@@ -162,7 +162,7 @@ class PageServer:
     def _find_boards(
         self, clients: Mapping[str, Client], group: asyncio.TaskGroup
     ) -> Callable[[], tuple[Board, ...]]:
-        if self._boards or not self._options.asks_users:
+        if self._boards or not self._options.requires_login:
             return lambda: self._boards
         names = self._options.names
         boards = ClusterBoards(
@@ -222,7 +222,7 @@ def _load_notifications(options: WebOptions) -> "NotificationTask | None":
     from lictor.addons.web.notifications.settings import load_notifications
 
     settings = load_notifications(options.notifications)
-    return NotificationTask(settings, options.notifications_folder, options.asks_users)
+    return NotificationTask(settings, options.notifications_folder, options.requires_login)
 
 
 def _load_certificate(options: WebOptions) -> LiveCertificate:

@@ -33,7 +33,7 @@ _LONGEST_COOKIE: Final = 200
 
 
 class Session(msgspec.Struct):
-    """One browser in which somebody has signed in."""
+    """One browser session of a user."""
 
     user: str
     # Reviewed again and again. Never shown, logged or written anywhere.
@@ -133,7 +133,7 @@ class RateLimit:
 log = logging.getLogger(__name__)
 
 _KEY_BYTES: Final = 24
-# Tokens that nobody knows, from one address.
+# Unknown tokens from one address.
 _FAILED_BURST: Final = 20
 _FAILED_PER_SECOND: Final = 0.5
 _BEARER: Final = "bearer "
@@ -143,16 +143,16 @@ class TokenCheck(Protocol):
     """Knows whose token something is."""
 
     def is_known(self, token: str) -> bool:
-        """Has it counted before? Then nobody is guessing."""
+        """Was it valid before? Such a token is not a guess."""
         ...
 
     async def review(self, token: str) -> ReviewedUser | None:
-        """None where the token does not count; ApiError where nobody can tell."""
+        """None for an invalid token; ApiError if the API server does not answer."""
         ...
 
 
 class AccessKey:
-    """The key of whoever started the program, who is the only user."""
+    """The key of the user who started the program, the only user."""
 
     def __init__(self, text: str = "") -> None:
         self._user = ReviewedUser("")
@@ -166,7 +166,7 @@ class AccessKey:
 
 
 def make_key() -> str:
-    """A text that nobody guesses."""
+    """A random text that cannot be guessed."""
     return secrets.token_urlsafe(_KEY_BYTES)
 
 
@@ -175,7 +175,7 @@ class SignedIn(msgspec.Struct, frozen=True):
 
     user: ReviewedUser
     session: str = ""
-    # With which they could ask the API server themselves; a certificate's key is not with us.
+    # The credentials for the API server; the key of a client certificate is not available here.
     token: str = ""
 
     def __repr__(self) -> str:
@@ -204,13 +204,13 @@ class SignIn:
         self._sessions = sessions or Sessions()
         self._failures = failures or RateLimit(_FAILED_BURST, _FAILED_PER_SECOND)
         # May it stand in an address? Only the key of this program: with tokens of users a link on
-        # another site could sign somebody in as someone else.
+        # another site could sign a user in under a different account.
         self.takes_key = isinstance(check, AccessKey)
 
     async def find(self, call: HttpRequest) -> SignedIn | None:
-        """Who it is; None for strangers. ApiError, TooManyAttemptsError where it cannot be told."""
+        """The user; None if unknown. ApiError, TooManyAttemptsError if it cannot be determined."""
         if b"authorization" in call.headers:
-            # A header that does not count is not passed over: somebody means to be someone.
+            # An invalid header is an error: the client intended to authenticate.
             token = _read_bearer(call)
             user = await self._review(token, call.address)
             return SignedIn(user, token=token) if user else None
@@ -254,7 +254,7 @@ class SignIn:
     async def _review(self, token: str, address: str) -> ReviewedUser | None:
         if self._check.is_known(token):
             return await self._check.review(token)
-        # Counted before the answer is there: many may ask at the same time.
+        # Counted before the answer: many requests can be in progress at the same time.
         if not self._failures.take(address):
             raise TooManyAttemptsError
         user = await self._check.review(token)
@@ -278,7 +278,7 @@ def _read_bearer(call: HttpRequest) -> str:
 
 
 class SignInProblem(msgspec.Struct, frozen=True):
-    """Why somebody is asked to sign in (again)."""
+    """Why a user must sign in (again)."""
 
     status: HTTPStatus
     message: str = ""

@@ -107,7 +107,7 @@ def test_a_chat_names_the_worst_and_counts_the_others() -> None:
     assert message["text"] == "41 new policy violations in prod"
     assert "worst" in texts[1]
     assert len(message["blocks"]) == 1 + SHOWN_IN_CHAT + 1
-    assert texts[-1].startswith("And 31 more: require-labels (31). 3 more came faster")
+    assert texts[-1].startswith("And 31 more: require-labels (31). 3 more exceeded the rate limit")
 
 
 @pytest.mark.parametrize("build", [build_slack, build_teams])

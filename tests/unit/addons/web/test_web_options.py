@@ -18,18 +18,18 @@ HERE = Path("reports.yaml")
         (WebOptions(), None),
         (WebOptions(address="::1"), None),
         (WebOptions(reports=(HERE,)), None),
-        (WebOptions(address="0.0.0.0", asks_users=True), None),
+        (WebOptions(address="0.0.0.0", requires_login=True), None),
         (WebOptions(address="0.0.0.0"), "--login"),
         (WebOptions(address="::"), "--login"),
         (WebOptions(address="192.168.1.2"), "--login"),
         (WebOptions(address="localhost"), "--login"),
         (WebOptions(address="0.0.0.0", reports=(HERE,)), "on this machine only"),
-        (WebOptions(reports=(HERE,), asks_users=True), "--report"),
+        (WebOptions(reports=(HERE,), requires_login=True), "--report"),
         (WebOptions(reports=(HERE,), kubeconfigs=("a",)), "--report"),
         (WebOptions(certificate=HERE), "--tls-key"),
         (WebOptions(key=HERE), "--tls-cert"),
         (WebOptions(client_authority=HERE), "--client-ca"),
-        (WebOptions(client_authority=HERE, asks_users=True), "--client-ca"),
+        (WebOptions(client_authority=HERE, requires_login=True), "--client-ca"),
         (WebOptions(base="/lictor"), None),
         (WebOptions(base="lictor"), "--base"),
         (WebOptions(base="/a//b"), "--base"),
@@ -51,7 +51,7 @@ def test_what_makes_sense(options, told):
         (WebOptions(), False),
         (WebOptions(certificate=HERE, key=HERE), True),
         # Nothing is served in the clear to other machines.
-        (WebOptions(address="0.0.0.0", asks_users=True), True),
+        (WebOptions(address="0.0.0.0", requires_login=True), True),
     ],
 )
 def test_where_tls_is_used(options, secure):
@@ -80,10 +80,10 @@ def test_clusters_are_named_after_their_contexts(tmp_path):
 
 def test_users_of_several_clusters_are_not_taken_for_the_same(tmp_path):
     files = tuple(kubeconfig(tmp_path, name, name) for name in ("east", "west"))
-    options = WebOptions(kubeconfigs=files, asks_users=True)
+    options = WebOptions(kubeconfigs=files, requires_login=True)
     with pytest.raises(UsageError, match="--same-users"):
         load_clusters(options)
-    assert load_clusters(WebOptions(kubeconfigs=files, asks_users=True, shares_users=True))
+    assert load_clusters(WebOptions(kubeconfigs=files, requires_login=True, shares_users=True))
 
 
 # --- boards

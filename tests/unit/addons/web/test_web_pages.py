@@ -15,9 +15,9 @@ from lictor.addons.web.pages import addresses
 from lictor.addons.web.pages.charts import choose_top, thin_out
 from lictor.addons.web.pages.layout import read_static
 from lictor.addons.web.pages.page import PageRequest, WebPage
-from lictor.addons.web.pages.policy_text import colour_line
+from lictor.addons.web.pages.policy_text import TextLine, split_line
 from lictor.addons.web.pages.render import render_page
-from lictor.addons.web.pages.words import describe_distance, render_share
+from lictor.addons.web.pages.words import describe_distance, format_share
 from lictor.addons.web.records import Board, ReportedResult, ResultFilter, TotalsPoint, Viewer
 from lictor.addons.web.sources.page_data import PageData
 from lictor.core.model.result import Failure
@@ -101,21 +101,21 @@ def read_text(page: WebPage) -> str:
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
-        ("/", ["Overview", "Fail 1 break a rule", "−4 in 1 day", "Worst policies", "50 % of results pass"]),
+        ("/", ["Overview", "Fail 1 violate a rule", "−4 in 1 day", "Policies with most failures", "50 % of results pass"]),
         ("/results", ["4 results", "labels says fail", "2 hours ago"]),
         ("/results?status=fail", ["1 result", "Status: fail"]),
-        ("/results?status=fail&page=9", ["Nothing fits", "Page 9 of 1", "Previous"]),
+        ("/results?status=fail&page=9", ["No results match", "Page 9 of 1", "Previous"]),
         ("/results?namespace=-", ["1 result", "Namespace: cluster-wide"]),
-        ("/policies", ["3 policies, 2 with something wrong", "labels"]),
-        ("/policy?policy=labels", ["Every Pod has a team", "So that somebody answers.", "2 results", "Its text"]),
+        ("/policies", ["3 policies, 2 with failures, errors or warnings", "labels"]),
+        ("/policy?policy=labels", ["Every Pod has a team", "So that somebody answers.", "2 results", "YAML"]),
         ("/namespaces", ["3 namespaces", "shop 1", "bank 0", "cluster-wide 1"]),
         ("/namespaces?find=SHO", ["1 namespace,"]),
         ("/namespace?namespace=shop", ["shop", "2 results", "Kinds"]),
-        ("/policies?sort=name", ["3 policies, 2 with something wrong"]),
+        ("/policies?sort=name", ["3 policies, 2 with failures, errors or warnings"]),
         ("/resources", ["3 resources", "Pod shop/ web"]),
         ("/resource?namespace=shop&kind=Pod&name=web", ["Pod web", "in shop", "2 results"]),
         ("/exceptions", ["1 exception", "shop/ old-web", "labels labels-rule", "never"]),
-        ("/history", ["The last changes"]),
+        ("/history", ["Latest changes"]),
         ("/print", ["Policy report", "shop 1", "labels says fail"]),
         ("/clusters", ["Policies in each cluster"]),
         ("/boards", ["There are no boards yet."]),
@@ -226,7 +226,7 @@ class UnreadData(PageData):
 
 
 def test_nothing_is_called_right_while_reports_are_being_read() -> None:
-    assert "Nothing is wrong" not in read_text(show(UnreadData(("here",)), "/"))
+    assert "There are no failures" not in read_text(show(UnreadData(("here",)), "/"))
 
 
 def test_a_viewer_sees_what_they_may(state: PageData) -> None:
@@ -317,7 +317,7 @@ def test_filters_survive_an_address(chosen: ResultFilter) -> None:
     ],
 )
 def test_share_is_never_flattering(counts: dict[str, int], text: str) -> None:
-    assert render_share(counts) == text
+    assert format_share(counts) == text
 
 
 @pytest.mark.parametrize(
@@ -345,14 +345,14 @@ def test_plots_keep_the_worst() -> None:
 @pytest.mark.parametrize(
     ("line", "made"),
     [
-        ("  - name: x", '  - <span class="key">name</span>: x'),
-        ("# <b>", '<span class="comment"># &lt;b&gt;</span>'),
-        ("plain text", "plain text"),
-        ('key: "a: b"', '<span class="key">key</span>: &quot;a: b&quot;'),
+        ("  - name: x", TextLine("  - ", "name", ": x")),
+        ("# <b>", TextLine("# <b>", is_comment=True)),
+        ("plain text", TextLine("plain text")),
+        ('key: "a: b"', TextLine("", "key", ': "a: b"')),
     ],
 )
-def test_keys_of_yaml_are_told_from_values(line: str, made: str) -> None:
-    assert colour_line(line) == made
+def test_keys_of_yaml_are_separated_from_values(line: str, made: TextLine) -> None:
+    assert split_line(line) == made
 
 
 def test_static_files_are_few_and_ours() -> None:

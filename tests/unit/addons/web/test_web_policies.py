@@ -107,7 +107,7 @@ def test_policies_without_results_are_listed_last() -> None:
     state = build_state(classic("a-quiet", status=READY), classic("labels"), classic("own", "shop"))
     page = show(state, "/policies")
     assert list_rows(page) == ["labels Audit", "a-quiet Audit Ready", "shop/own Audit"]
-    assert "3 policies, 1 with something wrong" in page.body
+    assert "3 policies, 1 with failures, errors or warnings" in page.body
     assert list_rows(show(state, "/policies?sort=name"))[0] == "a-quiet Audit Ready"
     state.drop_document("here", classic("a-quiet"))
     assert list_rows(show(state, "/policies")) == ["labels Audit", "shop/own Audit"]
@@ -148,7 +148,7 @@ def test_a_policy_without_results_has_a_page() -> None:
     assert link is not None
     page = show(state, unescape(link[1]))
     assert page.status == 200
-    assert "Reports say nothing here." in page.body
+    assert "There are no results." in page.body
     assert "validate" in page.body
     assert show(state, "/policy?policy=gone").status == 404
 

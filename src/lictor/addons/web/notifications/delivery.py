@@ -61,7 +61,7 @@ class TargetQueue:
         return self._waiting.keys()
 
     def offer(self, key: int, result: ReportedResult) -> None:
-        """Take a result at once; one that finds no room is counted, and reported as a number."""
+        """Queue a result; one that exceeds the limit is only counted."""
         if len(self._waiting) >= MOST_WAITING:
             if not self._left_out:
                 log.warning("notifications are left out: the target is behind", extra=self._facts())
@@ -117,7 +117,7 @@ class TargetQueue:
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
-            # What is on its way arrives or not: whoever sends after us must know which.
+            # Wait for a request in progress: the next leader must know whether it succeeded.
             await asyncio.wait({sending}, timeout=_LAST_SECONDS)
             if sending.done() and not sending.cancelled() and sending.exception() is None:
                 self._note_success(keys, batch)

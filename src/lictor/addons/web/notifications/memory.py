@@ -33,9 +33,9 @@ _FORMAT = 1
 
 
 def identify_result(result: ReportedResult) -> int:
-    """A number for what is sent once: who broke which rule, however often a scan says so.
+    """A number that identifies a violation, independent of how often scans report it.
 
-    The message counts only where an entry names no rule: other tools tell things apart by it.
+    The message is included only if an entry names no rule: other tools distinguish entries by it.
     """
     number = result.properties.get("resultID", "") if result.properties else ""
     parts = (
@@ -151,13 +151,13 @@ class NotifiedResults:
         self._added.add(key)
 
     def note_gone(self, key: int, now: float) -> None:
-        """No report says it any more; it is remembered for a while, as reports come and go."""
+        """No report contains it any more; it is remembered for a while, as reports come and go."""
         if key in self._keys:
             self._gone.pop(key, None)
             self._gone[key] = now
 
     def note_back(self, key: int) -> None:
-        """A report says it again."""
+        """A report contains it again."""
         self._gone.pop(key, None)
 
     def start_over(self, present: Mapping[int, int], now: float) -> None:
@@ -245,7 +245,7 @@ class ConfigMapStore:
         self._client = client
         self._namespace = namespace
         self._prefix = prefix
-        # As they were read or written last: whoever has another version lost the lead.
+        # The versions of the last read or write: a conflict means that the lead was lost.
         self._known: dict[str, JsonObject | None] = {}
 
     def _name(self, name: str) -> str:

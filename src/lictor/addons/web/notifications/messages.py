@@ -57,7 +57,7 @@ def name_rule(result: ReportedResult) -> str:
 
 
 def build_link(page_url: str, *chosen: tuple[str, str]) -> str:
-    """The page with these results; empty where nobody said where the page is."""
+    """The address of the page with these results; empty if the address of the page is unknown."""
     if not page_url:
         return ""
     query = urlencode([pair for pair in chosen if pair[1]], errors="replace")
@@ -94,7 +94,7 @@ def build_cloud_event(result: ReportedResult, page_url: str = "") -> JsonObject:
 
 
 def build_data(result: ReportedResult, page_url: str = "") -> JsonObject:
-    """A result as plain JSON, with all that its report says."""
+    """A result as plain JSON, with all fields of its report."""
     data: JsonObject = {
         "cluster": result.cluster,
         "source": result.source,
@@ -146,7 +146,7 @@ def _write_time(seconds: int) -> str | None:
 
 
 def encode_json(value: Json) -> bytes:
-    """JSON, also where a stranger's text holds half of a character."""
+    """JSON, also of text with lone surrogates."""
     try:
         return orjson.dumps(value)
     except (TypeError, orjson.JSONEncodeError):
@@ -159,7 +159,7 @@ def encode_json(value: Json) -> bytes:
 
 
 class _Digest(msgspec.Struct, frozen=True):
-    """What a chat message says of many results."""
+    """The text of a chat message about many results."""
 
     title: str
     shown: tuple[ReportedResult, ...]
@@ -188,7 +188,7 @@ def _count_rest(others: Sequence[ReportedResult], left_out: int) -> str:
         more = "" if len(policies) <= 5 else f" and {len(policies) - 5} more policies"
         lines.append(f"And {len(others)} more: {named}{more}.")
     if left_out:
-        lines.append(f"{left_out} more came faster than they could be told; see the reports.")
+        lines.append(f"{left_out} more exceeded the rate limit and were not sent; see the reports.")
     return " ".join(lines)
 
 

@@ -90,7 +90,7 @@ def compile_filter(chosen: NotificationFilter) -> Chooses:
 
 
 def _list_severities(chosen: NotificationFilter) -> frozenset[str] | None:
-    """The severities that are asked for; None for all, of which other tools have their own."""
+    """The selected severities; None for all, including those that only other tools use."""
     named = frozenset[str](chosen.severities)
     if chosen.minimum_severity is None or chosen.minimum_severity == "none":
         return named or None
@@ -120,7 +120,7 @@ class Notifier:
             (compile_filter(target.filter), make_queue(target, self._dirty.set))
             for target in settings.targets
         ]
-        # How often each result stands in reports: two groups of reports may say the same.
+        # How often each result occurs in reports: two groups of reports can contain the same.
         self._present: dict[int, int] = {}
         # Set while we lead.
         self._notified: NotifiedResults | None = None
@@ -198,7 +198,7 @@ class Notifier:
                 queue.clear()
 
     def _catch_up(self, notified: NotifiedResults) -> None:
-        """What came while nobody sent; at a first start, everything is known already.
+        """Results that arrived while no replica sent; at the first start, all are known already.
 
         A cluster that does not answer is not waited for: its results come when it does.
         """
@@ -336,7 +336,7 @@ async def run_notifier(
     while True:
         try:
             await run()
-        except Exception as error:  # noqa: BLE001  (the page goes on, whatever happens here)
+        except Exception as error:  # noqa: BLE001  (the page continues after any error here)
             _log_end(error)
         await asyncio.sleep(_TROUBLE_SECONDS)
 

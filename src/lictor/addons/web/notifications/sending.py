@@ -21,13 +21,13 @@ from lictor.images.dialing import Proxy, ProxyChoice, open_tunnel
 
 _STEP_SECONDS = 10.0
 _WHOLE_SECONDS = 30.0
-# Nobody reads more of an answer than its beginning.
+# The longest part of a response that is read.
 _MOST_BYTES = 64 * 1024
 _LONGEST_PAUSE = 600.0
 # What comes to be right without our sending anything else: rights, addresses, limits.
 _LATER = frozenset((401, 403, 404, 407, 408, 409, 410, 421, 423, 425, 429))
 _DENIED = frozenset((401, 403))
-# The words in which Slack says what is wrong; other text could repeat what we sent.
+# Error codes of Slack; other text could repeat what was sent.
 _REASONS = frozenset(
     (
         "action_prohibited", "channel_is_archived", "channel_not_found", "invalid_blocks",
@@ -54,14 +54,14 @@ class OutgoingRequest(msgspec.Struct, frozen=True):
 
 
 class RequestSender:
-    """Sends requests, each on a connection of its own. Belongs to one event loop."""
+    """Sends requests, each on a new connection. Belongs to one event loop."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._proxies = ProxyChoice(os.environ if environment is None else environment)
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     async def send(self, request: OutgoingRequest) -> None:
-        """UndeliveredError where the target did not take it; it says why without the address."""
+        """UndeliveredError, without the address, if the target did not accept it."""
         fault = find_url_fault(request.url)
         if fault:
             raise UndeliveredError(f"the address {fault}")
@@ -140,12 +140,12 @@ class RequestSender:
 
 
 def check_answer(host: str, response: ClientResponse) -> None:
-    """UndeliveredError for an answer that is no success; it says what can be done."""
+    """UndeliveredError for a response without success; it names the possible remedy."""
     status = response.status_code
     if 200 <= status < 300:
         return
     if 300 <= status < 400:
-        # Where it leads is not the operator's word: whoever answers could lead us anywhere.
+        # The operator did not configure the target of a redirect, which could be any host.
         raise UndeliveredError(
             f"{host} answered {status}, a redirect, which is not followed: "
             "put the address it leads to into the settings"

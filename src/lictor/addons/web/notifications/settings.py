@@ -19,7 +19,7 @@ MOST_TARGETS = 16
 _LARGEST_FILE = 1024 * 1024
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-# They say how the message is read, and are ours to say.
+# They describe the format of the message, which users cannot change.
 _OWN_HEADERS = frozenset(
     ("host", "content-length", "transfer-encoding", "connection", "content-type")
 )
@@ -44,7 +44,7 @@ class SecretSource(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NotificationFilter(msgspec.Struct, frozen=True, rename="camel"):
-    """Which results a target receives; an empty part asks nothing. Names may hold `*` and `?`."""
+    """Which results a target receives; an empty part selects all. Names may contain `*` and `?`."""
 
     statuses: tuple[StatusWord, ...] = ("fail", "error")
     severities: tuple[SeverityWord, ...] = ()

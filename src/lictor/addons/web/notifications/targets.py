@@ -35,7 +35,7 @@ class TargetPace(msgspec.Struct, frozen=True):
 
 
 def choose_pace(target: NotificationTarget) -> TargetPace:
-    """What the settings say, and otherwise what suits the kind."""
+    """The configured value, or the default of the kind."""
     usual = _usual_pace(target.destinations[0])
     size = target.batch_size or usual.batch_size
     if target.webhook is not None and target.webhook.mode == "structured":

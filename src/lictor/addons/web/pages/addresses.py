@@ -61,12 +61,12 @@ _PLAIN = "-._~/:,"
 
 
 def read_filter(query: Iterable[tuple[str, str]]) -> ResultFilter:
-    """The filter that an address asks for."""
+    """The filter in the query of an address."""
     lists: dict[str, list[str]] = {}
     texts: dict[str, str] = {}
     within = 0
     for key, value in query:
-        # What was cut off could match something else than was asked for.
+        # A shortened value could match something else.
         if not value or len(value) > _LONGEST:
             continue
         if key in LIST_PARTS:
@@ -120,7 +120,7 @@ def write_within(seconds: int) -> str:
 
 
 def find_unreadable(query: Iterable[tuple[str, str]]) -> list[str]:
-    """What is invalid in an address; a page that ignored it would show more than was asked for."""
+    """What is invalid in an address; a page that ignored it would show too many results."""
     return [text for key, value in query if (text := _find_fault(key, value))]
 
 

@@ -1,74 +1,64 @@
-"""Counts as drawings: bars of shares, and the history of totals as a plot; SVG without a script."""
+"""The geometry of bars and plots; templates draw them as SVG."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from lictor.addons.web.markup import Html, element
-from lictor.addons.web.pages.words import WRONG, describe_counts, format_moment, format_number
+import msgspec
+
+from lictor.addons.web.pages.words import WRONG, describe_counts, format_moment
 from lictor.addons.web.records import STATUSES, TotalsPoint
 
 _WIDTH = 1000
-# In percent of the height: where the highest number and nought stand.
+# In percent of the height: the positions of the highest number and of zero.
 _SKY, _GROUND = 10, 88
 _MOST_POINTS = 300
 _TICKS = 4
-# Pixels at the left for the numbers; page.css has the same.
+# Pixels at the left for the numbers; page.css and plot.html have the same.
 _MARGIN = 72
 _DAY = 86400
+_LABEL = "Failures, errors and warnings over time"
 
 
-def render_bar(counts: Mapping[str, int], *, label: bool = True) -> Html:
-    """The share of each status, in one line."""
+def list_shares(counts: Mapping[str, int]) -> list[tuple[str, float, float]]:
+    """Status, position and width of each part of a bar of width 100."""
     total = sum(counts.get(status, 0) for status in STATUSES)
     parts, position = [], 0.0
     for status in STATUSES:
-        number = counts.get(status, 0)
-        if number:
-            # What is there must be seen, however little it is of the whole.
+        if number := counts.get(status, 0):
+            # A small share must stay visible.
             width = max(100 * number / total, 0.6)
-            parts.append(_rect(position, width, status))
+            parts.append((status, position, width))
             position += width
-    text = describe_counts(counts)
-    said: dict[str, str] = {"role": "img", "aria_label": text} if label else {"aria_hidden": "true"}
-    return element(
-        "svg",
-        parts,
-        class_="bar",
-        viewBox=f"0 0 {max(position, 100):.2f} 1",
-        preserveAspectRatio="none",
-        **said,
-    )
+    return parts
 
 
-def _rect(x: float, width: float, status: str) -> Html:
-    return element("rect", x=f"{x:.2f}", y=0, width=f"{width:.2f}", height=1, class_=status)
+class Plot(msgspec.Struct, frozen=True):
+    """Failures, errors and warnings over time, as stacked areas with two axes."""
+
+    label: str
+    # Status and path, the last drawn first.
+    areas: tuple[tuple[str, str], ...]
+    # Number, and its height in percent.
+    ticks: tuple[tuple[int, float], ...]
+    # Text, position and anchor.
+    times: tuple[tuple[str, str, str], ...]
 
 
-def render_plot(points: Sequence[TotalsPoint], now: int, *, name: str) -> Html:
-    """What was wrong at which time: failures, errors and warnings on each other, as areas.
-
-    The areas are stretched to the place there is; texts and lines are not.
-    """
+def build_plot(points: Sequence[TotalsPoint], now: int) -> Plot:
+    """The plot of at least one point, up to now."""
     shown = thin_out([*points, TotalsPoint(max(now, points[-1].timestamp), points[-1].counts)])
     first, last = shown[0].timestamp, shown[-1].timestamp
     top = choose_top(max(_wrong(point, WRONG) for point in shown))
     scale = _Scale(first, max(last, first + 60), top)
-    areas = [
-        element("path", d=_draw_area(shown, scale, number), class_=f"area {WRONG[number]}")
-        for number in reversed(range(len(WRONG)))
-    ]
-    message = f"{describe_counts(points[-1].counts)} now"
+    numbers = [top * step // _TICKS for step in range(_TICKS + 1)]
     before = f"{describe_counts(points[0].counts)} at {format_moment(first)}"
-    return element(
-        "svg",
-        element(
-            "svg", areas, viewBox=f"0 0 {_WIDTH} 100", preserveAspectRatio="none", class_="areas"
+    return Plot(
+        label=f"{_LABEL}: {describe_counts(points[-1].counts)} now, {before}",
+        areas=tuple(
+            (WRONG[index], _draw_area(shown, scale, index)) for index in reversed(range(len(WRONG)))
         ),
-        [_render_tick(top * step // _TICKS, scale) for step in range(_TICKS + 1)],
-        _render_times(scale),
-        class_="plot",
-        role="img",
-        aria_label=f"{name}: {message}, {before}",
+        ticks=tuple((number, scale.y(number)) for number in numbers),
+        times=_list_times(scale),
     )
 
 
@@ -100,25 +90,14 @@ def _draw_area(points: Sequence[TotalsPoint], scale: _Scale, number: int) -> str
     return "".join(steps)
 
 
-def _render_tick(number: int, scale: _Scale) -> Html:
-    y = f"{scale.y(number):.1f}%"
-    line = element("line", x1=_MARGIN, x2="100%", y1=y, y2=y, class_="grid")
-    text = element("text", format_number(number), x=_MARGIN - 6, y=y, dy=4, class_="tick end")
-    return element("g", line, text)
-
-
-def _render_times(scale: _Scale) -> list[Html]:
+def _list_times(scale: _Scale) -> tuple[tuple[str, str, str], ...]:
     form = "%H:%M" if scale.last - scale.first <= _DAY else "%d %b"
     half = (scale.first + scale.last) // 2
-    words = (
-        (f"{datetime.fromtimestamp(scale.first, UTC):{form}}", _MARGIN, "start"),
+    return (
+        (f"{datetime.fromtimestamp(scale.first, UTC):{form}}", str(_MARGIN), "start"),
         (f"{datetime.fromtimestamp(half, UTC):{form}}", "50%", "middle"),
         ("now", "100%", "end"),
     )
-    return [
-        element("text", text, x=x, y="100%", dy=-4, class_=f"tick {anchor}")
-        for text, x, anchor in words
-    ]
 
 
 def choose_top(highest: int) -> int:

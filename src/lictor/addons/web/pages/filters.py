@@ -1,15 +1,14 @@
-"""The form that chooses results, and what is chosen, as links that take it away again."""
+"""The form that filters results, and the values of the current filter."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
 
-from lictor.addons.web.markup import Html, element
 from lictor.addons.web.pages import addresses
 from lictor.addons.web.pages.addresses import LIST_PARTS, NOTHING, TEXT_PARTS
 from lictor.addons.web.pages.page import PageContext
-from lictor.addons.web.records import SEVERITIES, STATUSES, ResultFilter
+from lictor.addons.web.records import ResultFilter
 
 _MOST_OPTIONS = 200
 _WITHIN = {"1h": "the last hour", "24h": "the last day", "7d": "the last 7 days"}
@@ -40,117 +39,76 @@ _EMPTY_WORDS = {
 }
 
 
-def render_filter_form(context: PageContext, chosen: ResultFilter, path: str) -> Html:
-    """Every part of a filter; it works without a script."""
-    return element(
-        "form",
-        element(
-            "div",
-            _render_search(chosen),
-            _render_boxes("Status", "status", STATUSES, chosen.statuses),
-            _render_boxes("Severity", "severity", SEVERITIES, chosen.severities),
-            class_="row",
-        ),
-        _render_more(context, chosen),
-        element("button", "Apply", type="submit", class_="primary"),
-        _keep_others(chosen),
-        method="get",
-        action=context.link(path),
-        class_="filters",
-        role="search",
-    )
+class ChosenValue(msgspec.Struct, frozen=True):
+    """One value of a filter, and the filter without it."""
+
+    title: str
+    text: str
+    rest: ResultFilter
 
 
-def _render_search(chosen: ResultFilter) -> Html:
-    return element(
-        "label",
-        element("span", "Search"),
-        element(
-            "input",
-            type="search",
-            name="q",
-            value=chosen.text,
-            placeholder="message, policy, rule or resource",
-        ),
-        class_="field search",
-    )
+class FilterChoice(msgspec.Struct, frozen=True):
+    """A list of values of the form; a field for text if there are too many."""
+
+    name: str
+    title: str
+    # Value and text.
+    options: tuple[tuple[str, str], ...] = ()
+    current: str = ""
+    hint: str = ""
 
 
-def _render_boxes(title: str, name: str, values: Sequence[str], chosen: Sequence[str]) -> Html:
-    boxes = [
-        element(
-            "label",
-            element(
-                "input",
-                type="checkbox",
-                name=name,
-                value=value or NOTHING,
-                checked=value in chosen,
-            ),
-            element("span", value.capitalize() or "None"),
-            class_=f"box {value}",
-        )
-        for value in values
-    ]
-    return element("fieldset", element("legend", title), element("div", boxes), class_="boxes")
+class FilterForm(msgspec.Struct, frozen=True):
+    """What the form of a filter contains beside its fixed fields."""
+
+    choices: tuple[FilterChoice, ...]
+    # Are filters used that are hidden at first?
+    is_open: bool
+    # Parts of the filter for which the form has no field.
+    kept: tuple[tuple[str, str], ...]
 
 
-def _render_more(context: PageContext, chosen: ResultFilter) -> Html:
+def build_filter_form(context: PageContext, chosen: ResultFilter) -> FilterForm:
+    """The form that shows a filter and changes it."""
+    names = [name for name, *_ in _CHOICES]
     choices = [
-        _render_choice(context, name, title, chosen)
+        _build_choice(context, name, title, chosen)
         for name, title, _ in _CHOICES
         if name != "cluster" or context.is_plural
     ]
-    parts = [LIST_PARTS.get(name, "") for name, *_ in _CHOICES]
-    is_used = any(getattr(chosen, part) for part in parts)
-    is_used = is_used or any((chosen.name, chosen.namespace_labels, chosen.within))
-    return element(
-        "details",
-        element("summary", "More filters"),
-        element(
-            "div",
-            choices,
-            _render_within(chosen),
-            _render_text("name", "Resource name", chosen.name, "exact name"),
-            _render_text("labels", "Namespace labels", chosen.namespace_labels, "team=shop"),
-            _render_text("property", "Property", "".join(chosen.properties[:1]), "key=value"),
-            class_="row",
-        ),
-        open=bool(is_used or chosen.properties),
+    is_used = any(getattr(chosen, LIST_PARTS[name]) for name in (*names, "property"))
+    kept = [("rule", rule) for rule in chosen.rules]
+    for name in (*names, "property"):
+        kept += [(name, value or NOTHING) for value in getattr(chosen, LIST_PARTS[name])[1:]]
+    return FilterForm(
+        (*choices, _build_within(chosen)),
+        is_used or any((chosen.name, chosen.namespace_labels, chosen.within)),
+        tuple(kept),
     )
 
 
-def _render_choice(context: PageContext, name: str, title: str, chosen: ResultFilter) -> Html:
-    part = LIST_PARTS[name]
-    values: tuple[str, ...] = getattr(chosen, part)
+def _build_choice(
+    context: PageContext, name: str, title: str, chosen: ResultFilter
+) -> FilterChoice:
+    values: tuple[str, ...] = getattr(chosen, LIST_PARTS[name])
     options = list_options(context, name)
     current = values[0] if values else None
+    selected = "" if current is None else current or NOTHING
     if len(options) > _MOST_OPTIONS:
-        # A list of thousands helps nobody: the name is typed.
-        text = "" if current is None else current or NOTHING
-        return _render_text(name, title, text, f"one of {len(options):,}")
+        return FilterChoice(name, title, (), selected, f"one of {len(options):,}")
     if current is not None and current not in options:
         options = [current, *options]
-    listed = [element("option", "any", value="")]
-    listed += [_render_option(name, value, current) for value in options]
-    return element(
-        "label", element("span", title), element("select", listed, name=name), class_="field"
-    )
-
-
-def _render_option(name: str, value: str, current: str | None) -> Html:
-    text = value or _EMPTY_WORDS.get(name, "none")
-    return element("option", text, value=value or NOTHING, selected=value == current)
+    listed = [(value or NOTHING, value or _EMPTY_WORDS.get(name, "none")) for value in options]
+    return FilterChoice(name, title, (("", "any"), *listed), selected)
 
 
 def list_options(context: PageContext, name: str) -> list[str]:
-    """The values that results have, by name; of all results, whatever is chosen now."""
-    field = "cluster" if name == "cluster" else name
-    groups = context.state.results.count(ResultFilter(), context.viewer, (field,))
+    """The values of a field in all results, sorted; the current filter does not limit them."""
+    groups = context.state.results.count(ResultFilter(), context.viewer, (name,))
     return sorted(group.key[0] for group in groups)
 
 
-def _render_within(chosen: ResultFilter) -> Html:
+def _build_within(chosen: ResultFilter) -> FilterChoice:
     current = addresses.write_within(chosen.within)
     words = {"": "any time", **_WITHIN}
     # A day can be written in two ways.
@@ -158,62 +116,18 @@ def _render_within(chosen: ResultFilter) -> Html:
     if current not in known:
         words[current] = f"the last {current}"
     selected = known.get(current, current)
-    options = [
-        element("option", text, value=value, selected=value == selected)
-        for value, text in words.items()
-    ]
-    return element(
-        "label",
-        element("span", "Reported within"),
-        element("select", options, name=addresses.WITHIN),
-        class_="field",
-    )
+    return FilterChoice(addresses.WITHIN, "Reported within", tuple(words.items()), selected)
 
 
-def _render_text(name: str, title: str, value: str, hint: str) -> Html:
-    box = element("input", type="text", name=name, value=value, placeholder=hint)
-    return element("label", element("span", title), box, class_="field")
-
-
-def _keep_others(chosen: ResultFilter) -> list[Html]:
-    """What the form has no field for: further values of a part, and rules."""
-    kept: list[tuple[str, str]] = [("rule", rule) for rule in chosen.rules]
-    for name in (*(name for name, *_ in _CHOICES), "property"):
-        kept += [(name, value) for value in getattr(chosen, LIST_PARTS[name])[1:]]
+def list_chosen(chosen: ResultFilter) -> list[ChosenValue]:
+    """Every value of a filter, with the filter that is left without it."""
     return [
-        element("input", type="hidden", name=name, value=value or NOTHING) for name, value in kept
-    ]
-
-
-def render_chosen(context: PageContext, chosen: ResultFilter, path: str) -> Html | None:
-    """What is chosen, each with a link that takes it away; nothing where nothing is."""
-    items = [
-        element("li", _render_chip(context, path, name, value, rest))
+        ChosenValue(_TITLES.get(name, name), value or _EMPTY_WORDS.get(name, "none"), rest)
         for name, value, rest in _list_without_one(chosen)
     ]
-    if not items:
-        return None
-    clear = element("a", "Clear all", href=context.link(path))
-    return element("ul", items, element("li", clear), class_="chips", aria_label="Chosen filters")
-
-
-def _render_chip(
-    context: PageContext, path: str, name: str, value: str, rest: ResultFilter
-) -> Html:
-    text = value or _EMPTY_WORDS.get(name, "none")
-    return element(
-        "a",
-        element("span", f"{_TITLES.get(name, name)}: ", class_="quiet"),
-        text,
-        element("span", " ×", aria_hidden="true"),  # noqa: RUF001  (a cross to close)
-        element("span", " (remove)", class_="unseen"),
-        href=context.link(path, rest),
-        class_="chip",
-    )
 
 
 def _list_without_one(chosen: ResultFilter) -> list[tuple[str, str, ResultFilter]]:
-    """Each value that is chosen, with the filter that is left without it."""
     found: list[tuple[str, str, ResultFilter]] = []
     for name, part in LIST_PARTS.items():
         values: tuple[str, ...] = getattr(chosen, part)

@@ -1,11 +1,10 @@
-"""What a page is asked for and what it becomes; everything that the parts of a page share."""
+"""The request for a page, the page itself, and what its parts share."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
 
 import msgspec
 
-from lictor.addons.web.markup import Html
 from lictor.addons.web.pages.addresses import write_query
 from lictor.addons.web.records import Board, ResultFilter, Viewer
 from lictor.addons.web.sources.page_data import PageData
@@ -19,7 +18,7 @@ class PageRequest(msgspec.Struct, frozen=True):
     query: tuple[tuple[str, str], ...] = ()
     # The fields of a form that was sent; empty where none was.
     form: Mapping[str, str] = {}
-    # Where the page lies on its host: empty, or `/lictor`.
+    # The path of the page on its host: empty, or `/lictor`.
     base: str = ""
     # Seconds since 1970.
     now: int = 0
@@ -57,20 +56,21 @@ class PageContext(msgspec.Struct, frozen=True):
 
     @property
     def is_plural(self) -> bool:
-        """Are there several clusters, so that it must be said which one is meant?"""
+        """Are there several clusters, so that each result names its own?"""
         return len(self.clusters) > 1
 
     def link(self, path: str, chosen: ResultFilter | None = None, **more: str) -> str:
-        """The address of a page of ours."""
+        """The address of another page."""
         query = write_query(chosen or ResultFilter(), **more)
         return f"{self.request.base}{path}{f'?{query}' if query else ''}"
 
 
 class Section(msgspec.Struct, frozen=True):
-    """The content of a page, before head and navigation are around it."""
+    """The content of a page: a template and its values, before head and navigation are added."""
 
     title: str
-    content: Html
+    template: str
+    values: Mapping[str, object] = {}
     status: HTTPStatus = HTTPStatus.OK
     # Has it nothing around it, as it is for printing?
     is_bare: bool = False

@@ -5,7 +5,6 @@ from http import HTTPStatus
 from inspect import isawaitable
 from typing import TypeAlias
 
-from lictor.addons.web.markup import element, join
 from lictor.addons.web.pages import addresses
 from lictor.addons.web.pages.details import render_result
 from lictor.addons.web.pages.exceptions import render_exception_list
@@ -13,13 +12,13 @@ from lictor.addons.web.pages.layout import build_page
 from lictor.addons.web.pages.lists import (
     render_cluster_list,
     render_namespace_list,
+    render_policy_list,
     render_resource_list,
     render_result_list,
 )
 from lictor.addons.web.pages.other_pages import render_boards, render_history, render_printed
 from lictor.addons.web.pages.overview import render_overview
 from lictor.addons.web.pages.page import PageContext, PageRequest, Section, WebPage
-from lictor.addons.web.pages.policies import render_policy_list
 from lictor.addons.web.pages.subjects import render_namespace, render_policy, render_resource_page
 from lictor.addons.web.records import ResultFilter, Viewer
 from lictor.addons.web.sources.page_data import PageData
@@ -46,15 +45,13 @@ _PAGES: dict[str, _Render] = {
 
 
 async def render_page(request: PageRequest, state: PageData, viewer: Viewer) -> WebPage:
-    """The page that is asked for, or one that says why there is none."""
+    """The requested page, or one with the reason why it cannot be shown."""
     context = PageContext(request, state, viewer)
     wrong = addresses.find_unreadable(request.query)
     if request.path not in _PAGES:
-        section = _describe_problem(context, HTTPStatus.NOT_FOUND, "There is no such page")
+        section = _describe_problem(HTTPStatus.NOT_FOUND, "Page not found")
     elif wrong:
-        section = _describe_problem(
-            context, HTTPStatus.BAD_REQUEST, "This address cannot be read", "; ".join(wrong)
-        )
+        section = _describe_problem(HTTPStatus.BAD_REQUEST, "Invalid address", "; ".join(wrong))
     else:
         section = await _render(context)
     return build_page(context, section)
@@ -67,16 +64,9 @@ async def _render(context: PageContext) -> Section:
         return await made if isawaitable(made) else made
     except LictorError as error:
         # A selector that cannot be parsed, or a cluster that does not answer.
-        title = "This cannot be shown"
-        return _describe_problem(context, HTTPStatus.BAD_REQUEST, title, str(error))
+        title = "This page cannot be shown"
+        return _describe_problem(HTTPStatus.BAD_REQUEST, title, str(error))
 
 
-def _describe_problem(
-    context: PageContext, status: HTTPStatus, title: str, text: str = ""
-) -> Section:
-    content = join(
-        element("h1", title),
-        element("pre", text, class_="problem", tabindex="0") if text else None,
-        element("p", element("a", "Overview", href=context.link("/"), class_="button")),
-    )
-    return Section(title, content, status)
+def _describe_problem(status: HTTPStatus, title: str, text: str = "") -> Section:
+    return Section(title, "problem.html", {"text": text}, status)

@@ -1,4 +1,4 @@
-"""A whole report as one HTML file: nothing is loaded from elsewhere, and nothing is asked again."""
+"""A report as one HTML file, which loads nothing from elsewhere."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -7,40 +7,15 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.addons.web.markup import Html, element, join
-from lictor.addons.web.pages.charts import render_bar
-from lictor.addons.web.pages.details import PLACE_PROPERTY, ResultFacts, render_advice, render_cause
-from lictor.addons.web.pages.exceptions import render_exception
+from lictor.addons.web.pages.details import ResultFacts
 from lictor.addons.web.pages.layout import read_static
-from lictor.addons.web.pages.policy_text import (
-    read_title,
-    render_documentation,
-    render_facts,
-    render_text,
-)
-from lictor.addons.web.pages.tables import render_empty, render_groups, shorten, sum_groups
-from lictor.addons.web.pages.words import (
-    WRONG,
-    count_things,
-    describe_counts,
-    format_moment,
-    format_number,
-    name_resource_of,
-    render_severity,
-    render_share,
-    render_status,
-)
-from lictor.addons.web.records import (
-    STATUSES,
-    GroupCount,
-    ReportedResult,
-    ResultFilter,
-    ShownPolicy,
-    Viewer,
-)
+from lictor.addons.web.pages.policy_text import read_title
+from lictor.addons.web.pages.tables import sum_groups
+from lictor.addons.web.pages.templates import render_template
+from lictor.addons.web.pages.words import WRONG
+from lictor.addons.web.records import ReportedResult, ResultFilter, ShownPolicy, Viewer
 from lictor.addons.web.sources.page_data import PageData
 from lictor.core.model.result import Failure
-from lictor.core.release import VERSION
 
 # Each is some kilobytes: a browser opens so many at once.
 _MOST_RESULTS = 2000
@@ -66,40 +41,38 @@ class StandaloneReport(msgspec.Struct, frozen=True):
 
 def render_standalone(report: StandaloneReport) -> str:
     """The document, from its doctype on."""
+    from markupsafe import Markup
+
     groups = report.state.results.count(ResultFilter(), report.viewer, ("policy",))
+    resources = report.state.results.count(
+        ResultFilter(), report.viewer, ("namespace", "kind", "name")
+    )
     rows, total = _select_wrong(report)
     policies = _find_policies(report, rows)
-    content = join(
-        _render_head(report, groups),
-        _render_groups(groups, policies),
-        element("h2", f"{count_things(total, 'finding')}", id="findings"),
-        _render_search() if rows else None,
-        _render_rows(report, rows, policies) if rows else render_empty("Nothing is wrong."),
-        _render_left_out(total - len(rows)),
-        element("h2", "Policies") if policies else None,
-        [_render_policy(name, policy) for name, policy in sorted(policies.items())],
-        element("p", f"lictor {VERSION}", class_="quiet"),
-    )
-    return _wrap(content)
-
-
-def _wrap(content: Html) -> str:
     style, script = _read("page.css"), _read("page.js")
-    # The same rules as on the page: only our own style and script run, whatever a report holds.
-    rules = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=rules),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", "Policy report"),
-        element("style", Html(style)),
-        element("script", Html(script)),
+    return render_template(
+        "standalone.html",
+        # As on the pages, only our own style and script run, with any content of a report.
+        rules=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'",
+        style=Markup(style),  # noqa: S704  (a file of this package)
+        script=Markup(script),  # noqa: S704  (a file of this package)
+        now=report.now,
+        totals=sum_groups(groups),
+        resources=len(resources),
+        groups=groups,
+        findings_shown=[_collect_facts(report, row, policies) for row in rows],
+        total=total,
+        policies=[
+            (name, policy, read_title(policy, name)) for name, policy in sorted(policies.items())
+        ],
+        anchors={name: _anchor(name) for name in policies},
     )
-    main = element("main", content, id="content")
-    document = element("html", head, element("body", main), lang="en", class_="bare alone")
-    return f"<!doctype html>\n{document}\n"
+
+
+def _collect_facts(
+    report: StandaloneReport, row: ReportedResult, policies: Mapping[str, ShownPolicy]
+) -> ResultFacts:
+    return ResultFacts(row, policies.get(row.policy), report.failures.get(identify_result(row)))
 
 
 def _read(name: str) -> str:
@@ -133,114 +106,6 @@ def _find_policies(
     return found
 
 
-# --- totals
-
-
-def _render_head(report: StandaloneReport, groups: Sequence[GroupCount]) -> Html:
-    totals = sum_groups(groups)
-    resources = report.state.results.count(
-        ResultFilter(), report.viewer, ("namespace", "kind", "name")
-    )
-    tiles = [
-        element(
-            "li",
-            element(
-                "div",
-                element("span", status.capitalize(), class_="tile-name"),
-                element("strong", format_number(totals[status])),
-                class_=f"tile {status}",
-            ),
-        )
-        for status in STATUSES
-    ]
-    message = (
-        f"{format_moment(report.now)} · {count_things(len(resources), 'resource')} · "
-        f"{count_things(len(groups), 'policy', 'policies')}"
-    )
-    share = element("strong", render_share(totals))
-    return join(
-        element("h1", "Policy report"),
-        element("p", message, class_="lead"),
-        element("ul", tiles, class_="tiles"),
-        render_bar(totals),
-        element("p", share, f" of results pass: {describe_counts(totals)}"),
-    )
-
-
-def _render_groups(groups: Sequence[GroupCount], policies: Mapping[str, ShownPolicy]) -> Html:
-    def name(group: GroupCount) -> Html:
-        policy = group.key[0]
-        if policy not in policies:
-            return join(policy or "no policy")
-        return element("a", policy, href=f"#{_anchor(policy)}")
-
-    return render_groups("Results by policy", "Policy", groups, name)
-
-
 def _anchor(policy: str) -> str:
-    # Names of policies are texts; an address has no blanks.
+    # The name of a policy can contain blanks; an address cannot.
     return f"policy-{sha256(policy.encode(errors='replace')).hexdigest()[:12]}"
-
-
-# --- findings
-
-
-def _render_search() -> Html:
-    box = element("input", type="search", data_filter="finding", placeholder="part of a finding")
-    return element("label", element("span", "Search"), box, class_="field search", hidden=True)
-
-
-def _render_rows(
-    report: StandaloneReport, rows: Sequence[ReportedResult], policies: Mapping[str, ShownPolicy]
-) -> Html:
-    items = [
-        _render_row(
-            ResultFacts(row, policies.get(row.policy), report.failures.get(identify_result(row)))
-        )
-        for row in rows
-    ]
-    return element("ul", items, class_="findings")
-
-
-def _render_row(facts: ResultFacts) -> Html:
-    row = facts.row
-    summary = element(
-        "summary",
-        render_status(row.status),
-        render_severity(row.severity),
-        element("strong", row.policy or "no policy"),
-        element("span", name_resource_of(row), class_="subject"),
-        element("span", shorten(row.message, 160), class_="quiet"),
-    )
-    link = None
-    if facts.policy is not None:
-        link = element("p", element("a", "The policy", href=f"#{_anchor(row.policy)}"))
-    body = element(
-        "div",
-        element("h3", read_title(facts.policy, row.policy or "no policy")),
-        render_facts((("Rule", row.rule), ("File", row.properties.get(PLACE_PROPERTY)))),
-        render_cause(facts),
-        render_advice(facts),
-        render_exception(row, facts.policy),
-        link,
-        class_="finding-body",
-    )
-    return element("li", element("details", summary, body), class_="finding")
-
-
-def _render_left_out(number: int) -> Html | None:
-    if number <= 0:
-        return None
-    return element("p", f"{count_things(number, 'more finding')} are not shown.", class_="notice")
-
-
-def _render_policy(name: str, policy: ShownPolicy) -> Html:
-    return element(
-        "section",
-        element("h3", read_title(policy, name)),
-        element("p", element("code", name), class_="subject"),
-        render_documentation(policy),
-        element("details", element("summary", "Its text"), render_text(policy.text)),
-        id=_anchor(name),
-        class_="panel",
-    )

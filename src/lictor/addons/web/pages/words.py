@@ -1,36 +1,22 @@
-"""The small parts of every page: a status, a severity, a time, a number, the name of a resource."""
+"""Numbers, times, counts and names of resources as text."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from lictor.addons.web.markup import Html, element, join
 from lictor.addons.web.records import STATUSES, ReportedResult
 
-_STATUS_WORDS = {
-    "fail": "Fail", "error": "Error", "warn": "Warn", "pass": "Pass", "skip": "Skip",
-}  # fmt: skip
 # What a status counts, in a sentence.
 _COUNTED = {
-    "fail": "failed", "error": "not decided", "warn": "warned", "pass": "passed", "skip": "skipped",
-}  # fmt: skip
+    "fail": "failed",
+    "error": "not evaluated",
+    "warn": "warned",
+    "pass": "passed",
+    "skip": "skipped",
+}
 WRONG = ("fail", "error", "warn")
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"))
 # The last second that a date can name.
 _LAST = 253_402_300_799
-
-
-def render_status(status: str) -> Html:
-    """A status: the word says it, the colour repeats it."""
-    known = status if status in _STATUS_WORDS else "skip"
-    return element("span", _STATUS_WORDS.get(status, status), class_=f"status {known}")
-
-
-def render_severity(severity: str) -> Html | None:
-    """A severity; nothing where there is none."""
-    if not severity:
-        return None
-    known = severity if severity in ("critical", "high", "medium", "low", "info") else "info"
-    return element("span", severity.capitalize(), class_=f"severity {known}")
 
 
 def format_number(number: int) -> str:
@@ -43,24 +29,15 @@ def count_things(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def render_time(timestamp: int, now: int) -> Html | None:
-    """How long ago, with the moment itself for whoever points at it."""
-    if not 0 < timestamp <= _LAST:
-        return None
-    moment = datetime.fromtimestamp(timestamp, UTC)
-    return element(
-        "time",
-        describe_distance(timestamp, now),
-        datetime=moment.isoformat(),
-        title=format_moment(timestamp),
-    )
+def find_moment(timestamp: int) -> datetime | None:
+    """The date and time of a timestamp; None for 0 and for what no date can represent."""
+    return datetime.fromtimestamp(timestamp, UTC) if 0 < timestamp <= _LAST else None
 
 
 def format_moment(timestamp: int) -> str:
     """`2025-03-01 14:05 UTC`."""
-    if not 0 < timestamp <= _LAST:
-        return "at an unknown time"
-    return f"{datetime.fromtimestamp(timestamp, UTC):%Y-%m-%d %H:%M} UTC"
+    moment = find_moment(timestamp)
+    return f"{moment:%Y-%m-%d %H:%M} UTC" if moment else "at an unknown time"
 
 
 def describe_distance(timestamp: int, now: int) -> str:
@@ -79,26 +56,14 @@ def name_resource_of(row: ReportedResult) -> str:
     return f"{row.kind} {place}".strip() or "no resource"
 
 
-def render_resource(row: ReportedResult, href: str, *, cluster: bool) -> Html:
-    """A resource as a link, its kind before it."""
-    name = row.name or "no resource"
-    place = element("span", f"{row.namespace}/", class_="quiet") if row.namespace else None
-    where = element("span", row.cluster, class_="cluster") if cluster else None
-    return join(
-        where,
-        element("span", row.kind, class_="kind"),
-        element("a", place, name, href=href, class_="name"),
-    )
-
-
 def describe_counts(counts: Mapping[str, int]) -> str:
-    """`3 failed, 1 not decided, 20 passed`, for those who cannot see a bar."""
-    told = [
+    """`3 failed, 1 not decided, 20 passed`, as text for screen readers."""
+    parts = [
         f"{format_number(counts.get(status, 0))} {_COUNTED[status]}"
         for status in STATUSES
         if counts.get(status, 0)
     ]
-    return ", ".join(told) or "no results"
+    return ", ".join(parts) or "no results"
 
 
 def count_wrong(counts: Mapping[str, int]) -> int:
@@ -106,12 +71,12 @@ def count_wrong(counts: Mapping[str, int]) -> int:
     return sum(counts.get(status, 0) for status in WRONG)
 
 
-def render_share(counts: Mapping[str, int]) -> str:
+def format_share(counts: Mapping[str, int]) -> str:
     """The share of passing results in percent; never 100 if a result fails."""
-    judged = count_wrong(counts) + counts.get("pass", 0)
-    if not judged:
+    evaluated = count_wrong(counts) + counts.get("pass", 0)
+    if not evaluated:
         return "–"  # noqa: RUF001  (a dash for nothing)
-    share = 100 * counts.get("pass", 0) / judged
+    share = 100 * counts.get("pass", 0) / evaluated
     if 99.9 < share < 100:
         return "> 99.9 %"
     return f"{share:.1f} %".replace(".0 %", " %")

@@ -13,7 +13,8 @@ from lictor.addons.web.history import TotalsHistory
 from lictor.addons.web.records import ReportedResult, Viewer
 from lictor.addons.web.sources.page_data import PageData
 from lictor.core.errors import ApiError
-from lictor.core.families.registry import Role, registry
+from lictor.core.families.family import Role
+from lictor.core.families.registry import registry
 from lictor.core.model.result import Failure
 from lictor.core.raw import JsonObject
 from lictor.kubernetes.cache import Cache, Change, ChangeType
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 _REPORTS = (POLICY_REPORT, CLUSTER_POLICY_REPORT, OPEN_REPORT, CLUSTER_OPEN_REPORT)
 # Reports of some tools have a megabyte each, and a page of them is in memory at once.
 _PAGE = 50
-# For how long nothing is asked that was refused, or is not served and need not be.
+# How long a request is not repeated that was denied, or whose kind is not served.
 _LONG_PAUSE = 15.0
 _RETRY_PAUSE = 4.0
 _NOTE_PAUSE = 60.0
@@ -93,7 +94,7 @@ class ClusterReports(PageData):
         return [*super().list_problems(), *troubles]
 
     async def find_failure(self, result: ReportedResult, viewer: Viewer) -> Failure | None:
-        """The resource is read again with the viewer's credentials, and the rule asked about it."""
+        """Read the resource again with the viewer's credentials, and evaluate the rule on it."""
         policy = self.find_policy(result.cluster, result.policy, viewer)
         if self._find_config is None or result.cluster not in self._clients or policy is None:
             return None
@@ -181,7 +182,7 @@ async def _choose_places(client: Client) -> Sequence[str]:
         listed = []
     known = tuple(dict.fromkeys((own, *listed)))[:_MOST_NAMESPACES]
     readable = [each for each in known if await _may_list(client, POLICY_REPORT, each)]
-    # Not even those: then at least it is told that they cannot be read.
+    # Not even those: report that they cannot be read.
     return readable or (own,)
 
 

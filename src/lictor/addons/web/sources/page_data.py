@@ -13,7 +13,7 @@ from lictor.addons.web.records import (
     Viewer,
 )
 from lictor.addons.web.results import ResultIndex
-from lictor.core.families.registry import Role
+from lictor.core.families.family import Role
 from lictor.core.model.result import Failure
 from lictor.core.raw import Json, JsonObject
 
@@ -21,7 +21,7 @@ _POLICY_ROLES = (Role.POLICY, Role.DELETION)
 
 
 class PageData:
-    """What pages ask and sources (clusters, files) put in. Belongs to one event loop."""
+    """The data of all pages, which clusters and files fill. Belongs to one event loop."""
 
     def __init__(self, clusters: Iterable[str], history: TotalsHistory | None = None) -> None:
         self.results = ResultIndex()
@@ -66,7 +66,7 @@ class PageData:
         """Remember how many results there are now."""
         self._history.note(self.results.count_by_namespace())
 
-    # --- what pages ask
+    # --- queries of pages
 
     def list_clusters(self) -> Sequence[str]:
         return self._clusters
@@ -85,7 +85,7 @@ class PageData:
         if not missing:
             return ()
         total = missing + len(self.results)
-        return (f"{missing:,} of {total:,} results are not shown: there is no room for them.",)
+        return (f"{missing:,} of {total:,} results are not shown: the limit is exceeded.",)
 
     def find_policy(
         self, cluster: str, name: str, viewer: Viewer, namespace: str = ""
@@ -93,7 +93,7 @@ class PageData:
         """A policy by the name that results have for it.
 
         A policy of a namespace is for those who see that namespace; one of the cluster rules all
-        namespaces, and is for everybody who sees any of them.
+        namespaces, and is for every viewer of one of them.
         """
         found = self._find_text(cluster, name, viewer, namespace)
         return show_policy(*found) if found is not None else None
@@ -139,9 +139,9 @@ class PageData:
         return self._history.list_points(viewer)
 
     async def find_failure(self, result: ReportedResult, viewer: Viewer) -> Failure | None:  # noqa: ARG002
-        """Where the resource breaks the rule now; None where that cannot be told, or not to them.
+        """The violated field of the resource; None if it is unknown, or hidden from the viewer.
 
-        What was found in a Secret is never told. Nobody can look again where there is no cluster.
+        Values of Secrets are never returned. Without a cluster, nothing can be evaluated again.
         """
         return None
 

@@ -58,7 +58,7 @@ class FileReports(PageData):
         return (cluster, *self.list_clusters())
 
     async def find_failure(self, result: ReportedResult, viewer: Viewer) -> Failure | None:
-        """The rule is asked about the resource again, where both are in files."""
+        """Evaluate the rule on the resource again, if both are in files."""
         policy = self.find_policy(result.cluster, result.policy, viewer)
         group = result.api_version.rpartition("/")[0]
         keys = ((group, result.kind, place, result.name) for place in (result.namespace, ""))
