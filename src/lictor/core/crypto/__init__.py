@@ -1,4 +1,4 @@
-"""Certificates, tokens and signatures: what they say and whether a key made them.
+"""Certificates, tokens and signatures: their content, and whether a key signed them.
 
-No key is made, stored or fetched here; what is trusted is told by the caller.
+No key is created, stored or fetched here; the caller passes what is trusted.
 """

@@ -80,7 +80,7 @@ def decode_certificate(text: str) -> JsonObject:
     """Read the first PEM block: a certificate or a request for one, with an RSA key."""
     label, data = read_pem(text)
     with warnings.catch_warnings():
-        # Old certificates break rules of today; a policy may ask about them all the same.
+        # Old certificates violate current rules; a policy may inspect them all the same.
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
         try:
             return _describe(label, data)
@@ -159,7 +159,7 @@ def describe_request(request: x509.CertificateSigningRequest) -> JsonObject:
 
 
 class _Extensions:
-    """The extensions of a certificate, asked for by their kind."""
+    """The extensions of a certificate, by kind."""
 
     def __init__(self, extensions: x509.Extensions) -> None:
         self.all = extensions

@@ -49,7 +49,7 @@ def load_certificate(data: bytes) -> "x509.Certificate":
         raise ValueError(f"a certificate of more than {_LARGEST} bytes")
     try:
         certificate = x509.load_der_x509_certificate(data)
-        # Read here once, so that nobody later stumbles over a broken one.
+        # Parsed here once, so that later code does not meet an invalid one.
         _ = certificate.extensions, certificate.public_key()
     except (
         UnsupportedAlgorithm,
@@ -88,7 +88,7 @@ def build_chain(
 def find_chain(
     leaf: "x509.Certificate", anchors: Anchors, time: datetime, purpose: str
 ) -> "tuple[x509.Certificate, ...]":
-    """As `build_chain`, whatever the leaf's own key is for."""
+    """As `build_chain`, with any key usage of the leaf."""
     check_validity(leaf, time)
     check_extensions(leaf)
     search = _Search(anchors, time, purpose)
@@ -205,7 +205,7 @@ def _allows(extended: "x509.ExtendedKeyUsage", purpose: str) -> bool:
 
 
 def check_extensions(certificate: "x509.Certificate") -> None:
-    """SignatureRefusedError where a critical extension says what nobody here understands."""
+    """SignatureRefusedError for a critical extension that is not supported here."""
     for extension in certificate.extensions:
         identifier = extension.oid.dotted_string
         if extension.critical and identifier not in _KNOWN_CRITICAL:
@@ -251,7 +251,7 @@ _MOST_NAMES = 256
 
 
 def _check_names(constraints: "x509.NameConstraints", names: "Iterable[x509.GeneralName]") -> None:
-    """SignatureRefusedError where a name lies outside of what the constraints permit."""
+    """SignatureRefusedError for a name outside of what the constraints permit."""
     permitted = list(constraints.permitted_subtrees or ())
     excluded = list(constraints.excluded_subtrees or ())
     tests = _list_tests()
@@ -300,7 +300,7 @@ def _fits_host(limit: str, host: str) -> bool:
 
 def _fits_mailbox(limit: str, name: str) -> bool:
     if "@" in limit:
-        # The part before the sign may tell upper from lower case.
+        # The part before the sign can be case-sensitive.
         mailbox, _, host = name.rpartition("@")
         wanted, _, domain = limit.rpartition("@")
         return (mailbox, host.lower()) == (wanted, domain.lower())

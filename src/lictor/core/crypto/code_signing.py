@@ -89,11 +89,11 @@ def check_validity(chain: "Sequence[x509.Certificate]", moment: datetime, when: 
 
 
 def check_revocation(chain: "Sequence[x509.Certificate]") -> None:
-    """Refuse certificates whose revocation would have to be asked for: nobody asks here."""
+    """Reject certificates that need a revocation check, which is not possible here."""
     from cryptography import x509
     from cryptography.x509.oid import AuthorityInformationAccessOID
 
-    # Nobody but itself could revoke a root.
+    # Only a root itself could revoke a root.
     for certificate in chain[:-1]:
         access = find_extension(certificate, x509.AuthorityInformationAccess) or ()
         asks = any(entry.access_method == AuthorityInformationAccessOID.OCSP for entry in access)
@@ -112,7 +112,7 @@ def check_code_signature(
     own = _signing_algorithm(signer)
     if algorithm != own:
         raise SignatureRefusedError(
-            f"the algorithm is {algorithm or 'not told'}, but the key of "
+            f"the algorithm is {algorithm or 'missing'}, but the key of "
             f"{name_certificate(signer)} signs with {own}"
         )
     if not accepts(lambda: _verify_signature(signer, own, signature, signed)):

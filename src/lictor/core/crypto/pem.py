@@ -45,7 +45,7 @@ def _read_blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def read_request_attributes(request: bytes) -> Json:
-    """List those attributes of a request that hold sets of typed values: the asked extensions."""
+    """List the attributes of a request that are sets of typed values: the requested extensions."""
     try:
         return _read_attributes(request) or None
     except (IndexError, ValueError):

@@ -123,3 +123,20 @@ def accepts(verify: Callable[[], None]) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def accepts_prehashed(key: bytes, signature: bytes, message: bytes) -> bool:
+    """Verify an Ed25519ph signature (RFC 8032) by a public key of 32 bytes.
+
+    cosign signs with this variant, which `cryptography` does not verify. libsodium rejects keys of
+    small order and scalars beyond the group order.
+    """
+    from nacl import bindings, exceptions
+
+    state = bindings.crypto_sign_ed25519ph_state()
+    bindings.crypto_sign_ed25519ph_update(state, message)
+    try:
+        return bindings.crypto_sign_ed25519ph_final_verify(state, signature, key)
+    # PyNaCl reports an invalid length of the key or the signature as its TypeError.
+    except (exceptions.BadSignatureError, exceptions.TypeError):
+        return False

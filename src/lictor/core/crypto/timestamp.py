@@ -37,7 +37,7 @@ class TimestampAuthority:
 def check_timestamp(
     stamp: bytes, message: bytes, authorities: Sequence[TimestampAuthority]
 ) -> datetime:
-    """The time that a time stamp (DER) of the message tells; SignatureRefusedError if it is bad."""
+    """The time of a time stamp (DER) of the message; SignatureRefusedError if it is invalid."""
     from rfc3161_client import decode_timestamp_response
 
     if len(stamp) > _LARGEST:
@@ -79,7 +79,7 @@ def _check(
     try:
         builder.build().verify_message(response, message)
     except VerificationError as error:
-        # What the library says is a list of OpenSSL's own errors.
+        # The library's message is a list of OpenSSL's own errors.
         raise SignatureRefusedError("no trusted authority made it for this signature") from error
     return time
 
@@ -91,7 +91,7 @@ def _find_leaf(response: "TimeStampResponse", authority: TimestampAuthority) -> 
         return first
     leaves = [item for item in _read_embedded(response) if not _is_authority(item)]
     if len(leaves) != 1:
-        raise SignatureRefusedError("it does not tell the certificate of its authority")
+        raise SignatureRefusedError("it does not contain the certificate of its authority")
     return leaves[0]
 
 

@@ -116,7 +116,7 @@ def _read_note_signature(line: str) -> bytes:
         return b""
 
 
-# --- certificates: the signed timestamps within one tell whether it was logged
+# --- certificates: the signed timestamps within one prove that it was logged
 
 _MOST_TIMESTAMPS = 16
 
@@ -181,6 +181,6 @@ def _write_signed(
 
 
 def _count_milliseconds(stamp: "SignedCertificateTimestamp") -> int:
-    # The library tells a time, always in UTC but without saying so; rounding it would be fatal.
+    # The library returns a time in UTC without a time zone; rounding it would change the timestamp.
     time = stamp.timestamp.replace(tzinfo=UTC)
     return int(time.replace(microsecond=0).timestamp()) * 1000 + time.microsecond // 1000

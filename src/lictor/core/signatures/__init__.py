@@ -1,6 +1,6 @@
-"""Who signed this image, and what do they attest?
+"""Verifies who signed an image, and what they attest.
 
-`find_*` lists what lies beside an image, as it is; `verify_*` says who made one of these, or
-refuses it with SignatureRefusedError. What is trusted is told by the caller; nothing is fetched
-but through `ports.Registries`.
+`find_*` lists the signatures of an image without verification; `verify_*` returns who made one, or
+raises SignatureRefusedError. The caller defines what is trusted; data is read only through
+`ports.Registries`.
 """

@@ -1,6 +1,6 @@
-"""Which signatures and attestations made with cosign lie beside an image?
+"""Finds the cosign signatures and attestations of an image.
 
-What cannot be read is listed with its fault: it proves nothing, and hides no other.
+An unreadable one is listed with its fault: it proves nothing, and hides no other.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,22 +19,22 @@ from lictor.core.signatures.layer_formats import (
 )
 from lictor.core.signatures.records import FoundSignature, SignatureLocation, SignedImage
 
-# More are not read and not passed over either: the image cannot be verified then.
+# More are neither read nor skipped: the image cannot be verified then.
 MOST_SIGNATURES = 100
 _LARGEST_PAYLOAD = 16 * 1024 * 1024
 _LARGEST_WHOLE = 64 * 1024 * 1024
 
-# cosign writes these into the index of a registry without the referrers API, where the type of the
-# artifact belongs: the manifest itself must be asked.
+# cosign writes these into the index of a registry without the referrers API, instead of the
+# artifact type: the manifest itself must be read.
 _UNTOLD = ("", "application/vnd.oci.empty.v1+json")
 
-# Given a layer, its content, the manifest and where all that lies.
+# Given a layer, its content, the manifest and their location.
 _ReadLayer: TypeAlias = Callable[[Descriptor, bytes, ReadManifest, str], tuple[FoundSignature, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class _LayerForm:
-    """cosign's first format: the end of the tag, the types of referring artifacts, the layers."""
+    """cosign's first format: the suffix of the tag, the artifact types of referrers, the layers."""
 
     suffix: str
     artifact_types: tuple[str, ...]
@@ -59,7 +59,7 @@ _ATTESTATIONS = _LayerForm(
 
 @dataclass(slots=True)
 class _Repository:
-    """Where to look, with whose credentials, and how much may still be read there."""
+    """The repository to read, the credentials, and how many bytes may still be read."""
 
     registries: Registries
     name: str
@@ -77,7 +77,7 @@ class _Repository:
         if self.bytes_left < 0:
             raise LookupFailedError(
                 f"{self.name}: the signatures and attestations of one image have more than"
-                f" {_LARGEST_WHOLE} bytes: remove those that nobody needs"
+                f" {_LARGEST_WHOLE} bytes: remove those that are not needed"
             )
         return content
 
@@ -91,14 +91,14 @@ class _Repository:
 def find_signatures(
     registries: Registries, image: SignedImage, location: SignatureLocation
 ) -> tuple[FoundSignature, ...]:
-    """Signatures in cosign's first format: by the tag `sha256-….sig`, and by OCI 1.1 if wanted."""
+    """Signatures in cosign's first format: by the tag `sha256-….sig`, and by OCI 1.1 if enabled."""
     return _find(_open(registries, image, location), image, location, _SIGNATURES)
 
 
 def find_attestations(
     registries: Registries, image: SignedImage, location: SignatureLocation
 ) -> tuple[FoundSignature, ...]:
-    """Signed statements in cosign's first format: by `sha256-….att`, and by OCI 1.1 if wanted."""
+    """Signed statements in cosign's first format: by `sha256-….att`, and by OCI 1.1 if enabled."""
     return _find(_open(registries, image, location), image, location, _ATTESTATIONS)
 
 
@@ -112,7 +112,7 @@ def find_bundles(
     ) -> tuple[FoundSignature, ...]:
         if not layer.media_type.startswith(BUNDLE):
             return ()
-        # Only a signature without an envelope is made over the image's manifest itself.
+        # Only a signature without an envelope signs the image's manifest itself.
         message = b""
         if b'"messageSignature"' in content:
             message = registries.manifest(image.repository, image.digest, location.access).content
@@ -127,7 +127,7 @@ def find_sbom(
 ) -> SignedImage | None:
     """The bill of materials under the tag `sha256-….sbom`, which is signed as if it were an image.
 
-    Nothing ties it to the image but the tag: it proves nothing about it, whoever signed it.
+    Only the tag links it to the image: it proves nothing about it, even if it is signed.
     """
     repository = _open(registries, image, location)
     try:
@@ -202,7 +202,7 @@ def _read_content(
         name = origin if len(manifest.layers) == 1 else f"{origin}#{number}"
         try:
             found += read(layer, repository.blob(layer), manifest, name)
-        # Other failures of the registry end the search: what it kept back might count.
+        # Other failures of the registry end the search: what it withholds might be decisive.
         except (ValueError, ImageNotFoundError, CorruptContentError) as error:
             found.append(_describe_fault(name, error))
     return tuple(found)
@@ -217,7 +217,7 @@ def _check_number(listed: Sequence[object], origin: str) -> None:
     if len(listed) > MOST_SIGNATURES:
         raise LookupFailedError(
             f"{origin} has {len(listed)} signatures or attestations, more than the"
-            f" {MOST_SIGNATURES} that are read: remove those that nobody needs"
+            f" {MOST_SIGNATURES} that are read: remove those that are not needed"
         )
 
 

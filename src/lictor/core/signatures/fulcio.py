@@ -1,4 +1,4 @@
-"""Who is a certificate for? Reads the identity in it, and compares it with those of a policy."""
+"""Reads the identity in a certificate, and compares it with those of a policy."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -12,14 +12,14 @@ from lictor.core.lang.regex import compile_regex
 from lictor.core.lang.wildcard import match_wildcard
 from lictor.core.signatures.records import Identity, TrustedIdentity
 
-# Loading the library takes a while, and few policies hold keys: it is imported where it is used.
+# Slow import, and few policies have keys: imported on demand.
 if TYPE_CHECKING:
     from cryptography import x509
 
 _FULCIO = "1.3.6.1.4.1.57264.1."
 _ISSUER, _ISSUER_DER = f"{_FULCIO}1", f"{_FULCIO}8"
 _USER_NAME = "1.3.6.1.4.1.57264.1.7"
-# The numbers below `_FULCIO`, as policies call them. The first seven hold plain text, all later
+# The numbers below `_FULCIO`, by their names in policies. The first seven are plain text, all later
 # ones a UTF8String.
 _NAMES = {
     "oidcIssuer": 1,
@@ -49,7 +49,7 @@ _UTF8_STRING = 0x0C
 
 
 class CertificateIdentity(msgspec.Struct, frozen=True):
-    """What an identity provider told the certificate authority about a signer."""
+    """What an identity provider asserted to the certificate authority about a signer."""
 
     issuer: str
     subjects: tuple[str, ...]
@@ -58,7 +58,7 @@ class CertificateIdentity(msgspec.Struct, frozen=True):
 
 
 def read_identity(certificate: "x509.Certificate") -> CertificateIdentity:
-    """The identity in a certificate; SignatureRefusedError where it cannot be read."""
+    """The identity in a certificate; raises SignatureRefusedError if it cannot be read."""
     found = {
         extension.oid.dotted_string: extension.value.public_bytes()
         for extension in certificate.extensions
@@ -90,13 +90,13 @@ def _read_text(identifier: str, data: bytes) -> str:
 def _read_utf8_string(data: bytes) -> str:
     """A UTF8String in DER, and nothing after it."""
     if not data or data[0] != _UTF8_STRING:
-        raise ValueError("no UTF8String")
+        raise ValueError("not a UTF8String")
     length, start = data[1], 2
     if length & 0x80:
         start += length & 0x7F
         length = int.from_bytes(data[2:start], "big")
     if len(data) != start + length:
-        raise ValueError("a length that is not right")
+        raise ValueError("invalid length")
     return data[start:].decode()
 
 
@@ -117,13 +117,13 @@ def _list_subjects(certificate: "x509.Certificate") -> Iterator[str]:
 
 
 def check_identity(found: CertificateIdentity, attestor: TrustedIdentity) -> str:
-    """The subject that a policy's identity is about; SignatureRefusedError where none is."""
+    """The subject that matches a policy's identity; raises SignatureRefusedError if none does."""
     reasons = ["the policy names no identity"]
     for identity in attestor.identities:
         if identity == Identity(wildcards=identity.wildcards):
             if _is_own_authority(attestor):
                 return next(iter(found.subjects), "")
-            reasons.insert(0, "an identity without issuer and subject would trust everybody")
+            reasons.insert(0, "an identity without issuer and subject would trust everyone")
             continue
         try:
             _check_issuer(found, identity)
@@ -134,7 +134,7 @@ def check_identity(found: CertificateIdentity, attestor: TrustedIdentity) -> str
 
 
 def _is_own_authority(attestor: TrustedIdentity) -> bool:
-    """Anybody can have a certificate of the public Sigstore; a private one chooses its users."""
+    """Anyone can get a certificate of the public Sigstore; a private one chooses its users."""
     return bool(attestor.roots or attestor.tuf.mirror)
 
 
@@ -151,7 +151,7 @@ def _check_issuer(found: CertificateIdentity, identity: Identity) -> None:
 
 
 def _find_subject(found: CertificateIdentity, identity: Identity) -> str:
-    """The first name that the subject or its expression fits; without names, none does."""
+    """The first name that matches the subject or its expression; without names, none does."""
     tests = list(_list_subject_tests(identity))
     for subject in found.subjects:
         if not tests or any(test(subject) for test in tests):
@@ -172,7 +172,7 @@ def _list_subject_tests(identity: Identity) -> Iterator[Callable[[str], bool]]:
 
 
 def _search(expression: str, text: str) -> bool:
-    """Does the expression, which is not anchored, fit somewhere in the text?"""
+    """Whether the expression, which is not anchored, matches somewhere in the text."""
     try:
         return compile_regex(expression).search(text) is not None
     except SyntaxFaultError as error:
@@ -184,7 +184,7 @@ def _is_equal(expected: str, received: str) -> bool:
 
 
 def check_extensions(found: CertificateIdentity, wanted: Mapping[str, str]) -> None:
-    """Each extension must be there and fit its wildcard; an empty one: must not be there."""
+    """Each extension must exist and match its wildcard; an empty one must not exist."""
     for name, pattern in wanted.items():
         if name not in _NAMES and not name.startswith(_FULCIO):
             raise SignatureRefusedError(

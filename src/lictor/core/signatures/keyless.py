@@ -1,7 +1,7 @@
-"""Who made a signature, as certificates, logs and time stamps prove it?
+"""Verifies who made a signature, by certificates, transparency logs and timestamps.
 
-Nothing that lies beside a signature is believed: a certificate counts where it leads to a trusted
-authority at the time of signing, and that time is what a trusted log or time stamp authority says.
+Nothing stored with a signature is trusted: a certificate is accepted if it leads to a trusted
+authority at the time of signing, and that time comes from a trusted log or timestamp authority.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ from lictor.core.signatures.records import (
 )
 from lictor.core.signatures.trust_root import TrustRoot
 
-# Loading the library takes a while, and few policies hold keys: it is imported where it is used.
+# Slow import, and few policies have keys: imported on demand.
 if TYPE_CHECKING:
     from cryptography import x509
 
@@ -40,7 +40,7 @@ _MOST_TIMESTAMPS = 16
 _MOST_CHAIN = 16
 
 
-def _tell_time() -> datetime:
+def _read_clock() -> datetime:
     return datetime.now(UTC)
 
 
@@ -49,12 +49,12 @@ def identify_signer(
     attestor: TrustedIdentity | TrustedCertificate,
     root: TrustRoot,
     *,
-    now: Callable[[], datetime] = _tell_time,
+    now: Callable[[], datetime] = _read_clock,
 ) -> tuple[PublicKey, Signer]:
-    """The key of whoever the attestor trusts, and who that is; SignatureRefusedError else.
+    """The key of the trusted signer, and who that is; raises SignatureRefusedError otherwise.
 
-    The signature itself is not tested: the caller must do so, with the key that this returns.
-    `root` is what `trust_root.gather_trust` says of the attestor.
+    The signature itself is not verified: the caller must do so, with the returned key. `root` is
+    the result of `trust_root.gather_trust` for the attestor.
     """
     certificate = _find_certificate(found, attestor)
     key = _read_key(certificate)
@@ -62,7 +62,7 @@ def identify_signer(
         encode_public_key(key), _encode(certificate) if found.certificate else b""
     )
     proven = _prove_times(found, attestor.log, root, material)
-    # An old signature without any proof of its time is as good as its certificate is today.
+    # An old signature without proof of its time is as valid as its certificate is today.
     for time in proven or (now(),):
         _check_certificate(certificate, found, attestor, root, time)
     identity = read_identity(certificate)
@@ -82,7 +82,7 @@ def identify_signer(
 def check_logged(
     found: FoundSignature, log: LogTrust, root: TrustRoot, key: PublicKey
 ) -> datetime | None:
-    """When a log saw a signature by this key; None where no time is proven or no log is wanted."""
+    """When a log recorded a signature by this key; None without a proven time or a required log."""
     if log.ignore_log:
         return None
     return min(_list_log_times(found, root, SigningKey(encode_public_key(key))), default=None)
@@ -94,7 +94,7 @@ def check_logged(
 def _find_certificate(
     found: FoundSignature, attestor: TrustedIdentity | TrustedCertificate
 ) -> "x509.Certificate":
-    """The attestor's own, where it names one; else that of the signature."""
+    """The attestor's certificate, if it names one; otherwise that of the signature."""
     if isinstance(attestor, TrustedCertificate):
         if attestor.certificate:
             return _read_pinned(attestor.certificate)
@@ -141,7 +141,7 @@ def _check_certificate(
     root: TrustRoot,
     time: datetime,
 ) -> None:
-    """Is it trusted at that time, and was it logged when it was issued?"""
+    """Check that it is trusted at that time, and was logged when it was issued."""
     if isinstance(attestor, TrustedCertificate) and not attestor.chain:
         check_validity(certificate, time)
         return
@@ -167,7 +167,7 @@ def _build_chain(
 
 
 def _list_sent(found: FoundSignature) -> "Iterator[x509.Certificate]":
-    """Certificates that came with the signature. They prove nothing, but may help to a root."""
+    """Certificates that came with the signature. They prove nothing, but may lead to a root."""
     for text in found.chain[:_MOST_CHAIN]:
         try:
             yield from read_certificates(text.decode())[:_MOST_CHAIN]
@@ -183,14 +183,14 @@ def _list_sent(found: FoundSignature) -> "Iterator[x509.Certificate]":
 def _prove_times(
     found: FoundSignature, log: LogTrust, root: TrustRoot, key: SigningKey
 ) -> tuple[datetime, ...]:
-    """The times of signing that a trusted log or authority vouches for: all must be good."""
+    """The times of signing proven by a trusted log or authority: all must be valid."""
     times = list(_list_stamped_times(found, log, root))
     if not log.ignore_log:
         times += _list_log_times(found, root, key, tuple(times))
     if not times and found.is_bundle:
-        # Bundles are made to be verified years later: their time is always told.
+        # Bundles are verified years later: their time must always be proven.
         raise SignatureRefusedError(
-            "nothing trusted tells when the signature was made: neither a transparency log nor a "
+            "there is no trusted proof of the signing time: neither a transparency log nor a "
             "time stamp"
         )
     return tuple(times)
@@ -199,7 +199,7 @@ def _prove_times(
 def _list_stamped_times(
     found: FoundSignature, log: LogTrust, root: TrustRoot
 ) -> Iterator[datetime]:
-    # Old signatures are stamped by the authority that the policy names, or by nobody.
+    # Old signatures are stamped by the authority that the policy names, or not at all.
     if not (log.timestamp_chain or found.is_bundle):
         return
     for stamp in found.timestamps[:_MOST_TIMESTAMPS]:
@@ -208,7 +208,7 @@ def _list_stamped_times(
                 stamp, found.envelope or found.signature, root.timestamp_authorities
             )
         except SignatureRefusedError:
-            # A stamp by a stranger says nothing, unless the policy says whose it must be.
+            # A timestamp of an unknown authority is ignored, unless the policy names the authority.
             if log.timestamp_chain:
                 raise
 
@@ -216,7 +216,7 @@ def _list_stamped_times(
 def _list_log_times(
     found: FoundSignature, root: TrustRoot, key: SigningKey, stamped: tuple[datetime, ...] = ()
 ) -> list[datetime]:
-    """What trusted logs say; SignatureRefusedError where none knows this signature."""
+    """The times from trusted logs; raises SignatureRefusedError if none has this signature."""
     times, reasons = list[datetime | None](), ["the signature is in no transparency log"]
     for entry in found.log_entries[:_MOST_ENTRIES]:
         try:

@@ -1,12 +1,12 @@
-"""Public keys that policies name: is this the signature of these bytes by that key?"""
+"""Public keys of policies, and verification of signatures with them."""
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
-from lictor.core.crypto.signature import accepts
+from lictor.core.crypto.signature import accepts, accepts_prehashed
 from lictor.core.errors import LictorError, LookupFailedError, SignatureRefusedError
 
-# Loading the library takes a while, and few policies verify images: it is imported where needed.
+# Slow import, and few policies verify images: imported on demand.
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from lictor.core.crypto.log_key import PublicKey
 
-# Packages add key management services under this name: `awskms = "package:function"`; the function
-# is given the URI and returns the public key in PEM.
+# Entry points for key management services: `awskms = "package:function"`; the function gets the URI
+# and returns the public key in PEM.
 ENTRY_POINTS = "lictor.keys"
 
 _CURVES = {"secp256r1": "sha256", "secp384r1": "sha384", "secp521r1": "sha512"}
@@ -27,20 +27,20 @@ _LONGEST_KEY = 64 * 1024
 
 
 def split_keys(text: str) -> list[str]:
-    """The keys in a text, each by itself; the whole text where there is but one, or none."""
+    """The keys in a text, separately; the whole text if there is only one, or none."""
     parts = text.split(_END)[:-1] if text.strip().startswith(_BEGIN) else []
     return [f"{part.strip()}\n{_END}\n" for part in parts] if len(parts) > 1 else [text]
 
 
 def read_public_key(text: str) -> "PublicKey":
-    """The key in PEM, or behind the URI of a key management service."""
+    """The key in PEM, or from the URI of a key management service."""
     scheme, separator, _ = text.strip().partition("://")
     if separator and "\n" not in scheme:
-        return _read_pem_key(_ask_service(scheme, text.strip()))
+        return _read_pem_key(_fetch_service_key(scheme, text.strip()))
     return _read_pem_key(text)
 
 
-def _ask_service(scheme: str, uri: str) -> str:
+def _fetch_service_key(scheme: str, uri: str) -> str:
     from importlib.metadata import entry_points
 
     found = next(iter(entry_points(group=ENTRY_POINTS, name=scheme)), None)
@@ -53,7 +53,7 @@ def _ask_service(scheme: str, uri: str) -> str:
         return str(found.load()(uri))
     except LictorError:
         raise
-    # Foreign code: whatever it raises, there is no key, and the image is not verified.
+    # External code: if it raises, there is no key, and the image is not verified.
     except Exception as error:
         raise LookupFailedError(f"failed to load public key from {uri}: {error}") from error
 
@@ -96,7 +96,7 @@ def _check_kind(key: object) -> None:
 def check_signed(
     key: "PublicKey", signature: bytes, message: bytes, hash_names: tuple[str, ...]
 ) -> None:
-    """Raise SignatureRefusedError unless the key signed the message, hashed with one of these."""
+    """Raise SignatureRefusedError unless the key signed the message, with one of these hashes."""
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
@@ -113,7 +113,7 @@ def check_signed(
 
 
 def own_hash(key: "PublicKey") -> str:
-    """The hash that fits a key's size, which the bundle format takes for it."""
+    """The hash for a key's size, as in the bundle format."""
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
     name = key.curve.name if isinstance(key, EllipticCurvePublicKey) else ""
@@ -158,8 +158,6 @@ def _accepts_rsa(
 
 
 def _accepts_edwards(key: "Ed25519PublicKey", signature: bytes, message: bytes) -> bool:
-    from lictor.core.crypto.prehashed_ed25519 import accepts_prehashed
-
     if accepts(lambda: key.verify(signature, message)):
         return True
     return accepts_prehashed(key.public_bytes_raw(), signature, message)

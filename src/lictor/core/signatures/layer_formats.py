@@ -1,6 +1,6 @@
-"""Turns what cosign stores beside an image (layers and their annotations) into FoundSignatures.
+"""Converts what cosign stores with an image (layers and annotations) to FoundSignatures.
 
-Malformed content is a ValueError that says what is wrong; nothing is verified here.
+Malformed content raises ValueError; nothing is verified here.
 """
 
 import re
@@ -35,14 +35,14 @@ _CERTIFICATE_BEGIN, _CERTIFICATE_END = "-----BEGIN CERTIFICATE-----", "-----END 
 
 
 class ReadManifest(msgspec.Struct, frozen=True):
-    """What of a manifest counts here: its own annotations, and its layers with theirs."""
+    """The relevant parts of a manifest: its annotations, and its layers with theirs."""
 
     layers: tuple[Descriptor, ...]
     annotations: Mapping[str, str]
 
 
 def read_manifest(content: bytes) -> ReadManifest:
-    """Read the manifest of what lies beside an image."""
+    """Parse the manifest of a signature or attestation."""
     document = read_json_object(content, "the manifest")
     if "layers" not in document:
         raise ValueError("the manifest has no layers")
@@ -91,7 +91,7 @@ def read_signature_layer(layer: Descriptor, content: bytes, origin: str) -> Foun
 def read_attestation_layer(
     layer: Descriptor, content: bytes, origin: str
 ) -> tuple[FoundSignature, ...]:
-    """A DSSE envelope; each of its signatures stands for itself."""
+    """A DSSE envelope; each of its signatures is separate."""
     envelope = read_envelope(read_json_object(content, "the envelope"))
     if not envelope.signatures:
         raise ValueError("the envelope has no signatures")
@@ -148,13 +148,13 @@ def _read_timestamps(annotations: Mapping[str, str]) -> tuple[bytes, ...]:
 
 
 def read_number(value: Json, what: str) -> int:
-    """A whole number, which the JSON of protocol buffers writes as a text; absent is 0."""
+    """An integer, which the JSON of protocol buffers writes as a text; absent is 0."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 19:
         return int(value)
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{what} is no whole number")
+        raise ValueError(f"{what} is not an integer")
     return value
 
 
@@ -171,11 +171,11 @@ _MOST_ENTRIES = 16
 def read_bundle(
     content: bytes, origin: str, message: bytes, annotations: Mapping[str, str]
 ) -> FoundSignature:
-    """The signature in a bundle; `message` is what one without an envelope was made over."""
+    """The signature in a bundle; `message` is the signed content of one without an envelope."""
     bundle = read_json_object(content, "the bundle")
     kind = expect_text(bundle.get("mediaType"), "the bundle's mediaType")
     if not _KNOWN.fullmatch(kind):
-        raise ValueError(f"bundles of type {kind[:100]!r} are not known: 0.1 to 0.3 are")
+        raise ValueError(f"bundles of type {kind[:100]!r} are not supported: 0.1 to 0.3 are")
     material = expect_object(bundle.get("verificationMaterial"), "verificationMaterial")
     payload, payload_type, signature = _read_content(bundle, message)
     certificates = _read_certificates(material)

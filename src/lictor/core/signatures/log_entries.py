@@ -1,6 +1,6 @@
-"""Is an entry of a transparency log about this very signature, and does the log vouch for it?
+"""Checks that an entry of a transparency log is about a signature, and that the log signed it.
 
-An entry is proof of nothing by itself: one of another signature may lie beside this one.
+An entry alone proves nothing: it may belong to another signature.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _HASH_NAMES = {"SHA2_256": "sha256", "SHA2_384": "sha384", "SHA2_512": "sha512"}
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """The key that made a signature (SubjectPublicKeyInfo), and its certificate where it counts."""
+    """The key that made a signature (SubjectPublicKeyInfo), and its certificate if relevant."""
 
     key: bytes
     certificate: bytes = b""
@@ -40,9 +40,9 @@ def check_entry(
     logs: Sequence[LogKey],
     stamped: Sequence[datetime] = (),
 ) -> datetime | None:
-    """When the signature was logged; None where the log proves the entry, but no time.
+    """When the signature was logged; None if the log proves the entry, but no time.
 
-    `stamped` are times of the signature that others vouch for.
+    `stamped` are times of the signature from timestamp authorities.
     """
     log = _find_log(entry, logs)
     _check_about(entry.body, found, key)
@@ -68,7 +68,7 @@ def _find_log(entry: LogEntry, logs: Sequence[LogKey]) -> LogKey:
 
 
 def _check_promised(entry: LogEntry, log: LogKey) -> datetime | None:
-    """The time that the log signed. Without its signature, anybody may have written the time."""
+    """The time that the log signed. Without the log's signature, the time proves nothing."""
     if not entry.signed_entry_timestamp:
         return None
     claimed = (entry.body, entry.integrated_time, entry.log_index)
@@ -76,7 +76,7 @@ def _check_promised(entry: LogEntry, log: LogKey) -> datetime | None:
     try:
         time = datetime.fromtimestamp(entry.integrated_time, UTC)
     except (OverflowError, ValueError, OSError) as error:
-        raise SignatureRefusedError("the transparency log tells an impossible time") from error
+        raise SignatureRefusedError("the transparency log has an invalid time") from error
     _check_trusted(log, (time,))
     return time
 
@@ -119,7 +119,7 @@ def _check_about(body: bytes, found: FoundSignature, key: SigningKey) -> None:
         check = _KINDS.get((kind, version))
         if check is None:
             raise SignatureRefusedError(
-                f"entries of kind {kind[:64]!r} {version[:64]!r} in transparency logs are not known"
+                f"entries of kind {kind[:64]!r} {version[:64]!r} in logs are not supported"
             )
         check(entry["spec"], found, key)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -129,7 +129,7 @@ def _check_about(body: bytes, found: FoundSignature, key: SigningKey) -> None:
 
 
 def _check_hashed(spec: Json, found: FoundSignature, key: SigningKey) -> None:
-    """hashedrekord and rekord: the hash of what was signed, the signature, the key."""
+    """hashedrekord and rekord: the hash of the signed content, the signature, the key."""
     digest = spec["data"]["hash"]
     _match_hash(digest["algorithm"], bytes.fromhex(digest["value"]), found.signed)
     _match_signature(_decode(spec["signature"]["content"]), found)
@@ -145,7 +145,7 @@ def _check_envelope(spec: Json, found: FoundSignature, key: SigningKey) -> None:
 
 
 def _check_statement(spec: Json, found: FoundSignature, key: SigningKey) -> None:
-    """intoto 0.0.1 names no signature: the payload, or the envelope, and the key must do."""
+    """intoto 0.0.1 has no signature: the payload, or the envelope, and the key must match."""
     content = spec["content"]
     if "payloadHash" in content:
         digest, covered = content["payloadHash"], found.payload
@@ -210,7 +210,7 @@ def _decode(text: str) -> bytes:
 
 def _match_hash(algorithm: str, claimed: bytes, content: bytes) -> None:
     if _HASHES.get(algorithm) != len(claimed):
-        raise SignatureRefusedError(f"the log entry's hash {algorithm[:32]!r} is not known")
+        raise SignatureRefusedError(f"the log entry's hash {algorithm[:32]!r} is not supported")
     if hashlib.new(algorithm, content).digest() != claimed:
         raise SignatureRefusedError("the entry of the transparency log is about other content")
 
@@ -223,7 +223,7 @@ def _match_signature(claimed: bytes, found: FoundSignature) -> None:
 def _match_pairs(
     pairs: Iterator[tuple[bytes, bytes]], found: FoundSignature, key: SigningKey
 ) -> None:
-    """One pair must be of this signature, and its key this one."""
+    """One pair must have this signature and this key."""
     for signature, claimed in pairs:
         if signature == found.signature:
             _match_key(claimed, key)

@@ -1,6 +1,6 @@
-"""Signatures and attestations of the Notary Project (notation): which there are, whose they are.
+"""Finds and verifies signatures and attestations of the Notary Project (notation).
 
-The rules are those that notation applies at its level "strict" with a trust store of type "ca".
+The rules are those of notation's level "strict" with a trust store of type "ca".
 """
 
 from base64 import b64decode
@@ -46,7 +46,7 @@ _SCHEME, _SIGNING_TIME, _EXPIRY = (
     f"{_PREFIX}expiry",
 )
 _TIMESTAMP = f"{_PREFIX}timestampSignature"
-# A verifier that does not know one of the critical headers must refuse the signature.
+# A verifier must reject a signature with an unknown critical header.
 _KNOWN_CRITICAL = frozenset(("alg", "cty", _SCHEME, _SIGNING_TIME, _EXPIRY))
 _NO_ANNOTATIONS: Mapping[str, str] = {}
 _MOST_SIGNATURES = 100
@@ -55,13 +55,13 @@ _LARGEST_ENVELOPE = 1024 * 1024
 _LARGEST_ATTESTATION = 16 * 1024 * 1024
 
 
-# --- what lies beside an image
+# --- finding signatures of an image
 
 
 def find_envelopes(
     registries: Registries, image: SignedImage, location: SignatureLocation
 ) -> tuple[FoundEnvelope, ...]:
-    """List the notation signatures of an image; one that cannot be read is listed empty."""
+    """List the notation signatures of an image; an unreadable one is listed empty."""
     signatures = find_referrers_of_type(registries, image, ARTIFACT_TYPE, location)
     return tuple(_read_signature(registries, manifest, location) for manifest in signatures)
 
@@ -69,7 +69,7 @@ def find_envelopes(
 def find_referrers_of_type(
     registries: Registries, image: SignedImage, artifact_type: str, location: SignatureLocation
 ) -> tuple[SignedImage, ...]:
-    """List what refers to an image and is of that type: signatures, or attestations."""
+    """List the referrers of an image with that type: signatures, or attestations."""
     repository = location.repository or image.repository
     try:
         referrers = registries.referrers(repository, image.digest, location.access)
@@ -90,7 +90,7 @@ def _read_signature(
             media_type, digest = str(layer.get("mediaType", "")), str(layer.get("digest", ""))
             content = registries.blob(signature.repository, digest, location.access)
     except (ImageNotFoundError, CorruptContentError):
-        # One signature that is broken must not stand in the way of the others.
+        # One broken signature must not hide the others.
         content = b""
     return FoundEnvelope(origin=signature.digest, media_type=media_type, content=content)
 
@@ -125,9 +125,9 @@ def verify_notary(
     now: datetime,
     annotations: Mapping[str, str] = _NO_ANNOTATIONS,
 ) -> VerifiedSignature:
-    """Find the first signature of an image that counts; refused where none does.
+    """Find the first accepted signature of an image; raises SignatureRefusedError if there is none.
 
-    Signer and annotations must be those of one and the same signature.
+    Signer and annotations must be of the same signature.
     """
     envelopes = find_envelopes(registries, image, location)
     if not envelopes:
@@ -146,7 +146,7 @@ def verify_notary(
 def verify_envelope(
     found: FoundEnvelope, image: SignedImage, trusted: TrustedNotary, now: datetime
 ) -> VerifiedSignature:
-    """Say who signed the image with this envelope; refused where it proves nothing."""
+    """Who signed the image with this envelope; raises SignatureRefusedError if invalid."""
     anchors = read_trusted(trusted.certificates)
     message = _read_message(found)
     chain = read_chain(message.certificates)
@@ -199,7 +199,7 @@ def _check_headers(message: SignedMessage, now: datetime) -> None:
         return
     expiry = _read_time(headers, _EXPIRY)
     if expiry <= signed_at or now > expiry:
-        raise SignatureRefusedError(f"the signature has expired: it was good until {expiry}")
+        raise SignatureRefusedError(f"the signature has expired: it was valid until {expiry}")
 
 
 def _check_critical(headers: Mapping[str, Json]) -> None:
@@ -207,11 +207,11 @@ def _check_critical(headers: Mapping[str, Json]) -> None:
     if not isinstance(critical, list) or not all(isinstance(name, str) for name in critical):
         raise SignatureRefusedError("the list of critical headers is missing or malformed")
     if unknown := [name for name in critical if name not in _KNOWN_CRITICAL]:
-        raise SignatureRefusedError(f"critical header {unknown[0]!r} is not known here")
+        raise SignatureRefusedError(f"critical header {unknown[0]!r} is unknown")
     if missing := [name for name in critical if name not in headers]:
-        raise SignatureRefusedError(f"critical header {missing[0]!r} is not there")
+        raise SignatureRefusedError(f"critical header {missing[0]!r} is missing")
     if plugin := [name for name in headers if name.startswith(f"{_PREFIX}verificationPlugin")]:
-        raise SignatureRefusedError(f"{plugin[0]} asks for a plug-in, and there are none here")
+        raise SignatureRefusedError(f"{plugin[0]} requires a plug-in, which is not supported")
     if _SCHEME not in critical or (_EXPIRY in headers and _EXPIRY not in critical):
         raise SignatureRefusedError("signing scheme and expiry must be critical headers")
 
@@ -224,7 +224,7 @@ def _read_time(headers: Mapping[str, Json], name: str) -> datetime:
         except ValueError:
             value = None
     if not isinstance(value, datetime) or value.tzinfo is None:
-        raise SignatureRefusedError(f"header {name} is missing or no time")
+        raise SignatureRefusedError(f"header {name} is missing or not a time")
     return value.astimezone(UTC)
 
 
@@ -234,7 +234,7 @@ def _read_time(headers: Mapping[str, Json], name: str) -> datetime:
 def _check_trusted(
     chain: "Sequence[x509.Certificate]", anchors: "Sequence[x509.Certificate]"
 ) -> None:
-    # Any of the chain may be trusted: its root, an authority in between, or the signer alone.
+    # Any certificate of the chain may be trusted: root, intermediate, or the signer's.
     if not any(certificate in anchors for certificate in chain):
         raise SignatureRefusedError(
             f"{name_certificate(chain[0])} does not lead to a trusted certificate; its root is "
@@ -248,7 +248,7 @@ def _check_time(
     trusted: TrustedNotary,
     now: datetime,
 ) -> datetime | None:
-    """Check that the chain was valid when it counts: now, or when a trusted clock stamped it."""
+    """Check that the chain is valid now, or was at the time of its trusted timestamp."""
     check_validity(chain, _read_time(message.protected, _SIGNING_TIME), "at the signing time")
     if not trusted.timestamp_certificates:
         check_validity(chain, now, "now")
@@ -259,7 +259,7 @@ def _check_time(
 
 
 def _read_timestamp(message: SignedMessage, trusted: TrustedNotary) -> datetime:
-    """Tell when a trusted authority saw the signature; JOSE writes its token as text."""
+    """The time from a trusted timestamp authority; JOSE encodes its token as text."""
     token = message.unprotected.get(_TIMESTAMP)
     if isinstance(token, str):
         try:
@@ -307,7 +307,7 @@ def _read_target(message: SignedMessage, image: SignedImage) -> JsonObject:
 def _read_annotations(artifact: JsonObject) -> JsonObject:
     annotations = artifact.get("annotations") or {}
     if not isinstance(annotations, dict):
-        raise SignatureRefusedError("the signed annotations are no map")
+        raise SignatureRefusedError("the signed annotations are not a map")
     return annotations
 
 
@@ -322,9 +322,9 @@ def verify_referrers(
     location: SignatureLocation,
     now: datetime,
 ) -> tuple[VerifiedStatement, ...]:
-    """Read what artifacts of a type say of the image: those whose own signature counts.
+    """Read the attestations of a type of the image, by trusted signers.
 
-    Refused where there are none; what others have put beside the image is left out.
+    Raises SignatureRefusedError if there are none; those of other signers are ignored.
     """
     verified, reasons = list[VerifiedStatement](), list[str]()
     for referrer in find_referrers_of_type(registries, image, artifact_type, location):
@@ -342,12 +342,12 @@ def verify_referrers(
         )
     if not verified:
         reason = "; ".join(reasons[:_MOST_REASONS]) or f"none of type {artifact_type} was found"
-        raise SignatureRefusedError(f"no attestation that counts: {reason}")
+        raise SignatureRefusedError(f"no accepted attestation: {reason}")
     return tuple(verified)
 
 
 def _check_refers(manifest: ImageManifest, image: SignedImage, artifact_type: str) -> None:
-    """Check what the registry said of the artifact: only what was signed proves it."""
+    """Check the registry's data about the artifact: only signed content proves it."""
     document = _read_manifest(manifest)
     subject = document.get("subject")
     if not isinstance(subject, dict) or subject.get("digest") != image.digest:
@@ -357,7 +357,7 @@ def _check_refers(manifest: ImageManifest, image: SignedImage, artifact_type: st
 
 
 def _type_of(manifest: JsonObject) -> str:
-    """OCI 1.0 has no artifact type; there the media type of the configuration says it."""
+    """OCI 1.0 has no artifact type; the media type of the configuration is used."""
     config = manifest.get("config")
     fallback = config.get("mediaType", "") if isinstance(config, dict) else ""
     return str(manifest.get("artifactType") or fallback)
@@ -376,4 +376,4 @@ def _read_payload(
     try:
         return read_json_object(content)
     except ValueError as error:
-        raise SignatureRefusedError(f"{referrer.digest} holds no JSON: {error}") from error
+        raise SignatureRefusedError(f"{referrer.digest} is not JSON: {error}") from error

@@ -1,4 +1,4 @@
-"""What is signed, what a signature looks like, whose signature counts, and what one proved."""
+"""Records of signed content, signatures, trusted signers, and verification results."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,17 +11,17 @@ from lictor.core.raw import Json
 
 
 class SignedImage(msgspec.Struct, frozen=True):
-    """The image in question; `repository` with its registry: `localhost:5005/team/app`."""
+    """The image; `repository` includes its registry: `localhost:5005/team/app`."""
 
     repository: str
     digest: str
 
 
 class SignatureLocation(msgspec.Struct, frozen=True):
-    """Where signatures of an image lie."""
+    """The location of an image's signatures."""
 
     access: RegistryAccess = RegistryAccess()
-    # Another repository than the image's own; empty: beside the image.
+    # Another repository than the image's; empty: the image's.
     repository: str = ""
     # By OCI 1.1 referrers instead of the tags `sha256-….sig`.
     oci11: bool = False
@@ -32,33 +32,33 @@ class SignatureLocation(msgspec.Struct, frozen=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """An entry of a transparency log, with what proves that it is there."""
+    """An entry of a transparency log, with its proofs."""
 
-    # As the log keeps it: decoded, not changed in any other way.
+    # As stored in the log: decoded, but otherwise unchanged.
     body: bytes
     # SHA-256 of the log's public key, hex.
     log_id: str
     log_index: int
     integrated_time: int
-    # The log's own signature ("SET"); empty where only the proof of inclusion is given.
+    # The log's signature ("SET"); empty if there is only the proof of inclusion.
     signed_entry_timestamp: bytes = b""
-    # As the bundle formats write it: logIndex, rootHash, treeSize, hashes, checkpoint.
+    # As in the bundle formats: logIndex, rootHash, treeSize, hashes, checkpoint.
     inclusion_proof: Mapping[str, Json] | None = None
 
 
 class FoundSignature(msgspec.Struct, frozen=True):
-    """One signature made with cosign, of either format: nothing in it is trusted yet.
+    """One cosign signature, of either format: nothing in it is trusted yet.
 
-    `signed` are the bytes that the signature covers: a simple-signing payload, or the DSSE
-    pre-authentication encoding of `payload`.
+    `signed` are the signed bytes: a simple-signing payload, or the DSSE pre-authentication encoding
+    of `payload`.
     """
 
-    # Where it lies, for people: tag or digest, and the number of the layer.
+    # Its location for messages: tag or digest, and the number of the layer.
     origin: str
     payload: bytes
     signed: bytes
     signature: bytes
-    # PEM; empty where the key is not told.
+    # PEM; empty if the key is not included.
     certificate: bytes = b""
     chain: tuple[bytes, ...] = ()
     log_entries: tuple[LogEntry, ...] = ()
@@ -68,7 +68,7 @@ class FoundSignature(msgspec.Struct, frozen=True):
     layer_annotations: Mapping[str, str] = {}
     # application/vnd.in-toto+json and the like for DSSE; empty for a simple-signing payload.
     payload_type: str = ""
-    # The DSSE envelope as it is stored, which old log entries and time stamps are made over.
+    # The stored DSSE envelope, which old log entries and timestamps refer to.
     envelope: bytes = b""
     is_bundle: bool = False
     # Why it cannot be read; it proves nothing then, and does not hide the others.
@@ -76,7 +76,7 @@ class FoundSignature(msgspec.Struct, frozen=True):
 
 
 class FoundEnvelope(msgspec.Struct, frozen=True):
-    """One signature made with notation: a JWS or COSE envelope."""
+    """One notation signature: a JWS or COSE envelope."""
 
     origin: str
     media_type: str
@@ -87,7 +87,7 @@ class FoundEnvelope(msgspec.Struct, frozen=True):
 
 
 class LogTrust(msgspec.Struct, frozen=True):
-    """Which transparency logs must know a signature."""
+    """The transparency logs that must contain a signature."""
 
     # PEM of the logs' keys; empty: those of the Sigstore trust root.
     public_keys: str = ""
@@ -95,17 +95,17 @@ class LogTrust(msgspec.Struct, frozen=True):
     # Keys of certificate logs (PEM); empty: those of the trust root.
     certificate_log_keys: str = ""
     ignore_certificate_log: bool = False
-    # PEM of a time stamp authority's chain.
+    # PEM of a timestamp authority's chain.
     timestamp_chain: str = ""
     url: str = ""
 
 
 class TufSource(msgspec.Struct, frozen=True):
-    """Which Sigstore's trust root; nothing given: the public one, or that of TUF_ROOT."""
+    """The Sigstore whose trust root is used; default: the public one, or that of TUF_ROOT."""
 
     mirror: str = ""
     root: bytes = b""
-    # That of a namespaced policy, whose mirror may not be a machine inside; empty for the others.
+    # The namespace of a namespaced policy, whose mirror must not be internal; empty for others.
     namespace: str = ""
 
 
@@ -120,7 +120,7 @@ class TrustedKey(msgspec.Struct, frozen=True):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who, as an identity provider says; empty means any. Wildcards where `wildcards` is set."""
+    """An identity from an identity provider; empty means any. Wildcards if `wildcards` is set."""
 
     issuer: str = ""
     issuer_regexp: str = ""
@@ -135,7 +135,7 @@ class TrustedIdentity(msgspec.Struct, frozen=True):
     identities: tuple[Identity, ...]
     # PEM; empty: the authorities of the trust root.
     roots: str = ""
-    # May authorities of the trust root help from a certificate to `roots`? A bundle sends none.
+    # Whether authorities of the trust root may link a certificate to `roots`: bundles have none.
     borrows_intermediates: bool = False
     # Extensions of Fulcio's certificates, by name or object identifier.
     extensions: Mapping[str, str] = {}
@@ -167,19 +167,19 @@ CosignAttestor: TypeAlias = TrustedKey | TrustedIdentity | TrustedCertificate
 
 
 class Signer(msgspec.Struct, frozen=True):
-    """Who made a signature: all that was verified about them."""
+    """The verified facts about a signer."""
 
     # SHA-256 of the public key (SubjectPublicKeyInfo), hex.
     key: str = ""
     issuer: str = ""
     subject: str = ""
     extensions: Mapping[str, str] = {}
-    # When, as a log or a time stamp authority says; None where neither was asked.
+    # The time from a log or a timestamp authority; None if neither was checked.
     signed_at: datetime | None = None
 
 
 class VerifiedSignature(msgspec.Struct, frozen=True):
-    """A signature that counts: who made it, over what, and the annotations that were signed."""
+    """An accepted signature: signer, signed content, and signed annotations."""
 
     origin: str
     digest: str
@@ -189,7 +189,7 @@ class VerifiedSignature(msgspec.Struct, frozen=True):
 
 
 class VerifiedStatement(msgspec.Struct, frozen=True):
-    """An attestation that counts: an in-toto statement about the image, and who made it."""
+    """An accepted attestation: an in-toto statement about the image, and its signer."""
 
     origin: str
     predicate_type: str

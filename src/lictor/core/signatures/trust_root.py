@@ -1,4 +1,4 @@
-"""Whom does a Sigstore trust? Reads `trusted_root.json`, and what a policy says in its place."""
+"""Parses `trusted_root.json` of a Sigstore, and combines it with a policy's own roots and keys."""
 
 from base64 import b64decode
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from lictor.core.errors import EvaluationError, LookupFailedError
 from lictor.core.ports import Registries
 from lictor.core.signatures.records import CosignAttestor, TrustedCertificate, TrustedKey
 
-# Loading the library takes a while, and few policies hold keys: it is imported where it is used.
+# Slow import, and few policies have keys: imported on demand.
 if TYPE_CHECKING:
     from cryptography import x509
 
@@ -32,7 +32,7 @@ _MOST = 256
 
 @dataclass(frozen=True, slots=True)
 class CertificateAuthority:
-    """Issues certificates for code signing; trusted for what was signed within the period."""
+    """Issues certificates for code signing; trusted for signatures within the period."""
 
     anchors: Anchors
     period: Period = ALWAYS
@@ -40,7 +40,7 @@ class CertificateAuthority:
 
 @dataclass(frozen=True, slots=True)
 class TrustRoot:
-    """All whose word counts: who issues certificates, and who says when something was signed."""
+    """All trusted certificate authorities, logs and timestamp authorities."""
 
     authorities: tuple[CertificateAuthority, ...] = ()
     logs: tuple[LogKey, ...] = ()
@@ -90,13 +90,13 @@ class _File(msgspec.Struct, frozen=True, rename="camel"):
     timestamp_authorities: list[_Authority] = []
 
 
-# Made now, not when threads first read one at the same time: msgspec would crash.
+# Built now: msgspec would crash if threads built it on first use at the same time.
 _DECODER = msgspec.json.Decoder(_File)
 
 
 @lru_cache(maxsize=16)
 def read_trust_root(content: bytes) -> TrustRoot:
-    """Read a `trusted_root.json`; LookupFailedError where it is none."""
+    """Parse a `trusted_root.json`; raises LookupFailedError if it is invalid."""
     if len(content) > _LARGEST:
         raise LookupFailedError(f"a trusted_root.json of more than {_LARGEST} bytes")
     try:
@@ -146,10 +146,10 @@ def _read_authority(authority: _Authority) -> CertificateAuthority:
 def gather_trust(
     attestor: CosignAttestor, registries: Registries, *, is_stamped: bool = False
 ) -> TrustRoot:
-    """The attestor's own roots and keys, and those of its Sigstore in place of any it lacks.
+    """The attestor's roots and keys, completed with those of its Sigstore.
 
-    A Sigstore's root is only asked for where something of it is needed; `is_stamped`: a time stamp
-    of the signature may be by one of the Sigstore's authorities.
+    The Sigstore's root is only read if it is needed; `is_stamped`: a timestamp of the signature may
+    be by one of the Sigstore's authorities.
     """
     log = attestor.log
     own = _read_own_trust(
@@ -173,9 +173,7 @@ def gather_trust(
 def _lend_intermediates(
     attestor: CosignAttestor, own: tuple[CertificateAuthority, ...], shared: TrustRoot
 ) -> tuple[CertificateAuthority, ...]:
-    """The attestor's own authorities; those of the Sigstore are trusted for nothing, but may help
-    to a root.
-    """
+    """The attestor's authorities; those of the Sigstore are not trusted, but may lead to a root."""
     if not getattr(attestor, "borrows_intermediates", False):
         return own
     lent = tuple(each for one in shared.authorities for each in one.anchors.intermediates)
@@ -196,7 +194,7 @@ def _needs_sigstore(attestor: CosignAttestor, own: TrustRoot) -> bool:
     if isinstance(attestor, TrustedKey):
         return False
     if isinstance(attestor, TrustedCertificate):
-        # A certificate without its chain is trusted by itself; who issued it is not told.
+        # A certificate without its chain is trusted directly; its issuer is unknown.
         needs_logs = bool(attestor.chain) and not log.ignore_certificate_log
         return needs_logs and not own.certificate_logs
     return not (own.authorities and (log.ignore_certificate_log or own.certificate_logs))
@@ -219,12 +217,12 @@ def _read_own_trust(roots: str, chain: str, keys: tuple[str, str, str]) -> Trust
 
 
 def _read_roots(text: str) -> tuple[CertificateAuthority, ...]:
-    """Each is trusted, also one that another authority issued: the policy calls it a root."""
+    """Each is trusted, even if another authority issued it: the policy names it as a root."""
     return (CertificateAuthority(Anchors(read_certificates(text))),) if text else ()
 
 
 def _read_pem_chain(text: str) -> tuple[CertificateAuthority, ...]:
-    """Of a chain, the last is trusted."""
+    """The last certificate of a chain is trusted."""
     if not text:
         return ()
     *others, root = read_certificates(text)

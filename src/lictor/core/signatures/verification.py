@@ -1,7 +1,7 @@
-"""Does this signature, or this attestation, count for that image? By whom, and saying what?
+"""Verifies that a signature or attestation by a trusted signer is about an image.
 
-Digest, signer and annotations are all taken from the one signature in question; what it does not
-prove raises SignatureRefusedError with the reason.
+Digest, signer and annotations all come from the one signature; what it does not prove raises
+SignatureRefusedError with the reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from lictor.core.signatures.trust_root import gather_trust
 if TYPE_CHECKING:
     from lictor.core.crypto.log_key import PublicKey
 
-# What a bundle says of an image that was signed, and not attested to.
+# The predicate type of a bundle with a signature, not an attestation.
 SIGNED_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
 
 _MOST_REASONS = 10
@@ -39,7 +39,7 @@ _MOST_REASONS = 10
 def verify_signature(
     found: FoundSignature, image: SignedImage, attestor: CosignAttestor, registries: Registries
 ) -> VerifiedSignature:
-    """Prove that the attestor signed this image."""
+    """Verify that the attestor signed this image."""
     signer = verify_signer(found, attestor, registries)
     annotations = _read_claim(found, image)
     return VerifiedSignature(
@@ -54,7 +54,7 @@ def verify_signature(
 def verify_statement(
     found: FoundSignature, image: SignedImage, attestor: CosignAttestor, registries: Registries
 ) -> VerifiedStatement:
-    """Prove that the attestor made this statement about this image."""
+    """Verify that the attestor made this statement about this image."""
     signer = verify_signer(found, attestor, registries)
     statement = _read_statement(found, image)
     return VerifiedStatement(
@@ -72,7 +72,7 @@ def accept_signature(
     registries: Registries,
     annotations: Mapping[str, str] | None = None,
 ) -> VerifiedSignature:
-    """The first signature that counts; where none does, the refusal says of each why not."""
+    """The first accepted signature; if there is none, the error has the reason for each."""
     refusals, unannotated = list[str](), False
     for one in found:
         try:
@@ -100,7 +100,7 @@ def accept_statements(
     attestor: CosignAttestor,
     registries: Registries,
 ) -> tuple[VerifiedStatement, ...]:
-    """All attestations that count; where none does, the refusal says of each why not."""
+    """All accepted attestations; if there are none, the error has the reason for each."""
     accepted, refusals = list[VerifiedStatement](), list[str]()
     for one in found:
         try:
@@ -119,14 +119,14 @@ def _explain(what: str, refusals: Sequence[str]) -> str:
 
 
 def _list_reasons(refusals: Sequence[str]) -> str:
-    """Messages go into reports, of which each part is bounded."""
+    """Messages go into reports, in which each part is bounded."""
     more = len(refusals) - _MOST_REASONS
     end = f"; and {more} more" if more > 0 else ""
     return "; ".join(refusals[:_MOST_REASONS]) + end
 
 
 def check_annotations(signed: Mapping[str, Json], wanted: Mapping[str, str]) -> None:
-    """Refuse a signature that does not carry all the wanted annotations."""
+    """Reject a signature that lacks one of the required annotations."""
     for key, value in wanted.items():
         if key not in signed:
             raise SignatureRefusedError(f"annotation {key} is not signed, {value!r} is required")
@@ -139,7 +139,7 @@ def check_annotations(signed: Mapping[str, Json], wanted: Mapping[str, str]) -> 
 def verify_signer(
     found: FoundSignature, attestor: CosignAttestor, registries: Registries
 ) -> Signer:
-    """Prove that the attestor made a signature, whatever it is that they signed."""
+    """Verify that the attestor made a signature, over any content."""
     if found.fault:
         raise SignatureRefusedError(found.fault)
     try:
@@ -148,7 +148,7 @@ def verify_signer(
         is_stamped = found.is_bundle and bool(found.timestamps)
         root = gather_trust(attestor, registries, is_stamped=is_stamped)
         key, signer = identify_signer(found, attestor, root)
-    # Keys or certificates of the policy that cannot be read: no signature can be theirs.
+    # Unreadable keys or certificates of the policy: no signature can match.
     except EvaluationError as error:
         raise SignatureRefusedError(str(error)) from error
     hash_name = attestor.hash_name if isinstance(attestor, TrustedCertificate) else "sha256"
@@ -167,7 +167,7 @@ def _verify_key(found: FoundSignature, attestor: TrustedKey, registries: Registr
 
 
 def _check_signed(found: FoundSignature, key: "PublicKey", hash_name: str) -> None:
-    # Makers of bundles take the hash that fits the key, and no policy can tell another.
+    # Bundles use the hash for the key's size, and a policy cannot choose another.
     names = (hash_name, own_hash(key)) if found.is_bundle else (hash_name,)
     check_signed(key, found.signature, found.signed, names)
 
@@ -178,11 +178,11 @@ def _read_claim(found: FoundSignature, image: SignedImage) -> Mapping[str, Json]
         statement = _read_statement(found, image)
         if statement.predicate_type != SIGNED_PREDICATE:
             raise SignatureRefusedError(
-                f"it is an attestation of type {statement.predicate_type}, no signature"
+                f"it is an attestation of type {statement.predicate_type}, not a signature"
             )
         return statement.annotations[image.digest]
     if found.is_bundle:
-        # Made over the image's manifest itself, of which the digest is the hash.
+        # Signs the image's manifest itself, of which the digest is the hash.
         if f"sha256:{sha256(found.payload).hexdigest()}" != image.digest:
             raise SignatureRefusedError("it was made for another image")
         return {}
@@ -198,7 +198,7 @@ def _read_claim(found: FoundSignature, image: SignedImage) -> Mapping[str, Json]
 def _read_statement(found: FoundSignature, image: SignedImage) -> Statement:
     if found.payload_type != IN_TOTO:
         kind = found.payload_type or "a payload without type"
-        raise SignatureRefusedError(f"it holds {kind}, not {IN_TOTO}")
+        raise SignatureRefusedError(f"it contains {kind}, not {IN_TOTO}")
     try:
         statement = read_statement(found.payload)
     except ValueError as error:

@@ -141,21 +141,21 @@ def _forge(name: str, image: SignedImage, other: SignedImage, key) -> Layer:
         ("bare signature", "not made by this key"),
         ("no subject", "it is about nothing"),
         ("null subject", "it is about nothing"),
-        ("odd subject", "a subject is no JSON object"),
-        ("odd digest", "a digest is no text"),
+        ("odd subject", "a subject is not a JSON object"),
+        ("odd digest", "a digest is not a string"),
         ("type", "_type is 'https://example.com'"),
-        ("no predicate type", "predicateType is no text"),
-        ("other payload", "it holds text/plain"),
-        ("not JSON", "is no JSON"),
-        ("no object", "is no JSON object"),
-        ("deep", "is no JSON"),
-        ("no payload", "payload is no text"),
-        ("no base64", "payload is no base64"),
-        ("no type", "payloadType is no text"),
+        ("no predicate type", "predicateType is not a string"),
+        ("other payload", "it contains text/plain"),
+        ("not JSON", "is not JSON"),
+        ("no object", "is not a JSON object"),
+        ("deep", "is not JSON"),
+        ("no payload", "payload is not a string"),
+        ("no base64", "payload is not base64"),
+        ("no type", "payloadType is not a string"),
         ("no signatures", "has no signatures"),
-        ("odd signatures", "signatures is no list"),
-        ("odd signature", "a signature is no JSON object"),
-        ("empty signature", "sig is no text"),
+        ("odd signatures", "signatures is not a list"),
+        ("odd signature", "a signature is not a JSON object"),
+        ("empty signature", "sig is not a string"),
         ("many signatures", "101 entries, more than 100"),
     ],
 )
@@ -284,7 +284,9 @@ def test_an_attestation_in_a_bundle_is_no_signature(registries, image, key):
     push_bundle(registries, image, make_bundle(make_envelope(make_statement(image), key)))
     found = find_bundles(registries, image, BESIDE)
     assert accept_statements(found, image, trust(key), registries)[0].predicate_type == REVIEW
-    with pytest.raises(SignatureRefusedError, match=f"attestation of type {REVIEW}, no signature"):
+    with pytest.raises(
+        SignatureRefusedError, match=f"attestation of type {REVIEW}, not a signature"
+    ):
         accept_signature(found, image, trust(key), registries)
 
 
@@ -309,12 +311,12 @@ LOGGED = {"canonicalizedBody": "", "logId": {"keyId": ""}}
 @pytest.mark.parametrize(
     ("bundle", "reason"),
     [
-        ([], "is no JSON object"),
-        ({**GOOD, "mediaType": 1}, "mediaType is no text"),
-        ({**GOOD, "mediaType": f"{BUNDLE}x"}, "are not known"),
-        ({**GOOD, "mediaType": BUNDLE.replace("0.3", "9.9")}, "are not known"),
-        ({**GOOD, "verificationMaterial": None}, "verificationMaterial is no JSON object"),
-        ({**GOOD, "dsseEnvelope": None}, "dsseEnvelope is no JSON object"),
+        ([], "is not a JSON object"),
+        ({**GOOD, "mediaType": 1}, "mediaType is not a string"),
+        ({**GOOD, "mediaType": f"{BUNDLE}x"}, "are not supported"),
+        ({**GOOD, "mediaType": BUNDLE.replace("0.3", "9.9")}, "are not supported"),
+        ({**GOOD, "verificationMaterial": None}, "verificationMaterial is not a JSON object"),
+        ({**GOOD, "dsseEnvelope": None}, "dsseEnvelope is not a JSON object"),
         (
             {**GOOD, "dsseEnvelope": {**GOOD["dsseEnvelope"], "signatures": []}},
             "0 signatures, not one",
@@ -327,15 +329,15 @@ LOGGED = {"canonicalizedBody": "", "logId": {"keyId": ""}}
         *(
             ({**GOOD, "verificationMaterial": material}, reason)
             for material, reason in (
-                ({"certificate": None}, "a certificate is no JSON object"),
-                ({"certificate": {"rawBytes": "?"}}, "rawBytes is no base64"),
-                ({"x509CertificateChain": 1}, "x509CertificateChain is no JSON object"),
+                ({"certificate": None}, "a certificate is not a JSON object"),
+                ({"certificate": {"rawBytes": "?"}}, "rawBytes is not base64"),
+                ({"x509CertificateChain": 1}, "x509CertificateChain is not a JSON object"),
                 ({"x509CertificateChain": {"certificates": [{}] * 11}}, "more than 10"),
-                ({"tlogEntries": 1}, "tlogEntries is no list"),
-                ({"tlogEntries": [1]}, "a log entry is no JSON object"),
-                ({"tlogEntries": [{}]}, "logId is no JSON object"),
-                ({"tlogEntries": [{**LOGGED, "logIndex": "-1"}]}, "logIndex is no whole number"),
-                ({"tlogEntries": [{**LOGGED, "logIndex": True}]}, "logIndex is no whole number"),
+                ({"tlogEntries": 1}, "tlogEntries is not a list"),
+                ({"tlogEntries": [1]}, "a log entry is not a JSON object"),
+                ({"tlogEntries": [{}]}, "logId is not a JSON object"),
+                ({"tlogEntries": [{**LOGGED, "logIndex": "-1"}]}, "logIndex is not an integer"),
+                ({"tlogEntries": [{**LOGGED, "logIndex": True}]}, "logIndex is not an integer"),
                 ({"tlogEntries": [{**LOGGED, "inclusionPromise": 1}]}, "inclusionPromise is no"),
                 ({"tlogEntries": [{**LOGGED, "inclusionProof": 1}]}, "inclusionProof is no"),
                 ({"tlogEntries": [LOGGED] * 17}, "17 entries, more than 16"),

@@ -121,7 +121,7 @@ TAMPERED = {
     "index changed": (lambda found: relog(found, log_index=43), "SET"),
     "body changed": (
         lambda found: relog(found, body=found.log_entries[0].body.replace(b"0.0.1", b"0.0.1 ")),
-        "not known",
+        "not supported",
     ),
     "neither promise nor proof": (
         lambda found: relog(found, signed_entry_timestamp=b""),
@@ -159,11 +159,11 @@ TAMPERED = {
     ),
     "entry of an unknown kind": (
         lambda found: log_anew(found, {"kind": "helm", "apiVersion": "0.0.1", "spec": {}}),
-        "not known",
+        "not supported",
     ),
     "entry with a weak hash": (
         lambda found: respec(found, "data", "hash", "algorithm", value="md5"),
-        "not known",
+        "not supported",
     ),
     "entry that is no JSON": (lambda found: log_anew(found, b"nothing"), "cannot be read"),
     "entry of a list": (lambda found: log_anew(found, b"[]"), "cannot be read"),
@@ -530,7 +530,7 @@ def test_without_a_log_an_old_signature_is_as_good_as_its_certificate_is_now():
     assert signer.signed_at is None
     with pytest.raises(SignatureRefusedError, match="expired"):
         identify(found, WITHOUT_LOG)
-    with pytest.raises(SignatureRefusedError, match="nothing trusted tells when"):
+    with pytest.raises(SignatureRefusedError, match="no trusted proof of the signing time"):
         identify(change(found, is_bundle=True), WITHOUT_LOG, now=NOON + MINUTE)
 
 
@@ -566,7 +566,7 @@ def test_a_time_stamp_may_hold_the_certificate_of_its_authority():
     chain = pem_of_certificates(OURS.stamp_root.certificate)
     attestor = trusting(ignore_log=True, timestamp_chain=chain)
     assert identify(change(found, timestamps=(held,)), attestor).signed_at
-    with pytest.raises(SignatureRefusedError, match="does not tell the certificate"):
+    with pytest.raises(SignatureRefusedError, match="does not contain the certificate"):
         identify(stamp(found), attestor)
 
 

@@ -1,8 +1,10 @@
-"""Ed25519 over a hash, which no library here verifies: the vector of RFC 8032, section 7.3."""
+"""Ed25519ph signatures: the vector of RFC 8032, section 7.3, and what must be rejected."""
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from nacl import bindings
 
-from lictor.core.crypto.prehashed_ed25519 import accepts_prehashed
+from lictor.core.crypto.signature import accepts_prehashed
 
 SECRET = bytes.fromhex("833fe62409237b9d62ec77587520911e9a759cec1d19755b7da901b96dca3d42")
 MESSAGE = b"abc"
@@ -38,6 +40,17 @@ def test_what_is_no_signature_is_refused() -> None:
     assert not accepts_prehashed(PUBLIC, b"", MESSAGE)
     assert not accepts_prehashed(PUBLIC, SIGNATURE + b"0", MESSAGE)
     assert not accepts_prehashed(b"\xff" * 32, SIGNATURE, MESSAGE)
-    # The neutral element as a key would accept what nobody signed.
+    # The neutral element as a key would accept any message.
     neutral = (1).to_bytes(32, "little")
     assert not accepts_prehashed(neutral, neutral + bytes(32), MESSAGE)
+
+
+@pytest.mark.parametrize("message", [b"", b"x", b"y" * 100_000])
+def test_messages_of_any_length_are_verified(message: bytes) -> None:
+    seed = bytes(range(32))
+    public, secret = bindings.crypto_sign_seed_keypair(seed)
+    state = bindings.crypto_sign_ed25519ph_state()
+    bindings.crypto_sign_ed25519ph_update(state, message)
+    signature = bindings.crypto_sign_ed25519ph_final_create(state, secret)
+    assert accepts_prehashed(public, signature, message)
+    assert not accepts_prehashed(public, signature, message + b"z")

@@ -155,7 +155,7 @@ def test_a_key_in_a_secret(registries: MemoryRegistries) -> None:
     other = _add(message=_pack(MESSAGE), signature=_encode(sign(make_key(), MESSAGE)))
     assert _judge(other, entry, registries).startswith("error:")
     entry["keys"]["secret"]["name"] = "missing"
-    assert "is not there" in _judge(signed, entry, registries)
+    assert "not found" in _judge(signed, entry, registries)
 
 
 def _push_manifest(registries: MemoryRegistries, content: bytes) -> SignedImage:
