@@ -34,22 +34,22 @@ def read_fields(
     validation: FieldValidation,
     warnings: list[str],
 ) -> JsonObject:
-    """The document without fields that its kind does not have; they are told, or refused."""
+    """The document without unknown fields, which are reported or refused."""
     unknown = kind.schema.list_unknown(document)
     if not unknown:
         return document
-    told = [f'unknown field "{path}"' for path in unknown]
+    detail = [f'unknown field "{path}"' for path in unknown]
     if validation is FieldValidation.STRICT:
-        raise refuse_fields(kind, told)
+        raise refuse_fields(kind, detail)
     if validation is FieldValidation.WARN:
-        warnings += told
+        warnings += detail
     return kind.schema.prune(document)
 
 
-def refuse_fields(kind: ServedKind, told: list[str]) -> RefusedRequestError:
+def refuse_fields(kind: ServedKind, detail: list[str]) -> RefusedRequestError:
     """A document that strict decoding does not take."""
     return UndecodableObjectError(
-        kind.kind, kind.version, f"strict decoding error: {', '.join(told)}"
+        kind.kind, kind.version, f"strict decoding error: {', '.join(detail)}"
     )
 
 
@@ -58,7 +58,7 @@ def read_patched(
 ) -> JsonObject:
     """The same for what a patch leaves; what is wrong with that is the patch's fault."""
     if document.get("apiVersion") is None or document.get("kind") is None:
-        # The path says what it is; a patch cannot take that away.
+        # The path defines the kind; a patch cannot remove it.
         document = {**document, "apiVersion": kind.api_version, "kind": kind.kind}
     try:
         read_identity(kind, document)
@@ -70,8 +70,8 @@ def read_patched(
             raise
         shown = orjson.dumps(document).decode()
         why = error.why if isinstance(error, UndecodableObjectError) else error.message
-        told = f"Invalid value: {json.dumps(shown)}: {why}"
-        raise invalid_object("", {}, "", [Cause("FieldValueInvalid", told, "patch")]) from error
+        detail = f"Invalid value: {json.dumps(shown)}: {why}"
+        raise invalid_object("", {}, "", [Cause("FieldValueInvalid", detail, "patch")]) from error
 
 
 _JSON = b"application/json"
@@ -176,7 +176,7 @@ def _check_shape(value: Json) -> None:
 
 
 def list_duplicates(body: bytes) -> list[str]:
-    """Names of fields that an object of a JSON body has twice, as strict decoding tells them."""
+    """Names of fields that occur twice in an object of a JSON body."""
     duplicates: list[str] = []
 
     def build(pairs: list[tuple[str, Json]]) -> JsonObject:
@@ -212,7 +212,7 @@ def decode_object(kind: ServedKind, document: Json) -> JsonObject:
 
 
 def read_identity(kind: ServedKind, document: JsonObject) -> None:
-    """Refuse what is not of the kind, or has metadata that nobody here could read."""
+    """Refuse objects of another kind, and invalid metadata."""
     version = document.get("apiVersion") or kind.api_version
     name = document.get("kind") or kind.kind
     if (version, name) != (kind.api_version, kind.kind):
@@ -233,11 +233,10 @@ def check_metadata(kind: ServedKind, document: JsonObject) -> None:
             "of type v1.ObjectMeta",
         )
     for field, value in metadata.items():
-        fits = _METADATA.get(field)
-        if fits is not None and value is not None and not fits(value):
-            told = explain_metadata(metadata)
+        if value is not None and not _has_type(value, field):
+            detail = explain_metadata(metadata)
             raise UndecodableObjectError(
-                kind.kind, kind.version, told or f"metadata.{field} is not of the right type"
+                kind.kind, kind.version, detail or f"metadata.{field} is not of the right type"
             )
 
 
@@ -251,39 +250,22 @@ def _name_go_type(value: Json) -> str:
     return names.get(type(value), "number")
 
 
-def _is_text(value: Json) -> bool:
-    return isinstance(value, str)
+def _has_type(value: Json, field: str) -> bool:
+    """Has a field of the metadata the type of ObjectMeta?"""
+    if field in _MAPS:
+        return isinstance(value, dict) and all([isinstance(each, str) for each in value.values()])
+    if field in _LISTS:
+        item = _LISTS[field]
+        return isinstance(value, list) and all([isinstance(each, item) for each in value])
+    if field in _NUMBERS:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return field not in _TEXTS or isinstance(value, str)
 
 
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_text_map(value: Json) -> bool:
-    return isinstance(value, dict) and all([isinstance(each, str) for each in value.values()])
-
-
-def _is_texts(value: Json) -> bool:
-    return isinstance(value, list) and all([isinstance(each, str) for each in value])
-
-
-def _is_objects(value: Json) -> bool:
-    return isinstance(value, list) and all([isinstance(each, dict) for each in value])
-
-
-_METADATA: dict[str, Callable[[Json], bool]] = {
-    "name": _is_text,
-    "namespace": _is_text,
-    "generateName": _is_text,
-    "uid": _is_text,
-    "resourceVersion": _is_text,
-    "creationTimestamp": _is_text,
-    "deletionTimestamp": _is_text,
-    "generation": _is_number,
-    "deletionGracePeriodSeconds": _is_number,
-    "labels": _is_text_map,
-    "annotations": _is_text_map,
-    "finalizers": _is_texts,
-    "ownerReferences": _is_objects,
-    "managedFields": _is_objects,
-}
+_TEXTS = frozenset((
+    "name", "namespace", "generateName", "uid", "resourceVersion", "creationTimestamp",
+    "deletionTimestamp",
+))  # fmt: skip
+_NUMBERS = frozenset(("generation", "deletionGracePeriodSeconds"))
+_MAPS = frozenset(("labels", "annotations"))
+_LISTS = {"finalizers": str, "ownerReferences": dict, "managedFields": dict}

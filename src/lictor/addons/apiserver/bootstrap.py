@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+from lictor.addons.apiserver.controllers.role_aggregation import gather_rules
 from lictor.addons.apiserver.kinds.catalogue import KindCatalogue
 from lictor.addons.apiserver.loopback_client import SYSTEM, LoopbackClient
-from lictor.addons.apiserver.resources.rbac import gather_rules
 from lictor.addons.apiserver.store import Store
 from lictor.core.raw import JsonObject
 

@@ -25,7 +25,7 @@ class ServerContext(msgspec.Struct, frozen=True):
     admission: AdmissionChain
 
     def find(self, attributes: RequestAttributes) -> JsonObject:
-        """The object of a request, in the version asked for; raises RefusedRequestError 404."""
+        """The object of a request, in the requested version; raises RefusedRequestError 404."""
         kind = attributes.kind
         found = self.store.get(kind, attributes.namespace, attributes.name)
         if found is None:
@@ -37,7 +37,7 @@ class ServerContext(msgspec.Struct, frozen=True):
         return self.catalogue.convert(document, kind)
 
     def keep(self, kind: ServedKind, document: JsonObject) -> JsonObject:
-        """An object as it is kept, whichever version it was sent in."""
+        """An object in its storage version."""
         # Both groups of Events are views of the same objects.
         group = "" if kind.group == EVENTS else kind.group
         kept = self.catalogue.preferred(group, kind.plural) or kind

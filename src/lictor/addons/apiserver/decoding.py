@@ -1,5 +1,4 @@
-"""Why can an object not be read as its kind? The first value of a wrong type, as Kubernetes tells
-it. Only asked where something looks wrong."""
+"""Pruning of built-in kinds, and Kubernetes' message for the first value of a wrong type."""
 
 import base64
 import binascii
@@ -42,9 +41,9 @@ def _search(value: Json, form: Form, path: str, found: list[str]) -> None:
 class Pruner:
     """Writes objects of built-in kinds as Kubernetes does.
 
-    Unknown fields go, and with them nulls, empty lists and all that Go leaves out where it is
-    empty; quantities are written in their shortest form. The very same value comes back where there
-    is nothing to do. `is_suspicious` tells that something is of a wrong type, or nearly.
+    Unknown fields are removed, and with them nulls, empty lists and all that Go omits if it is
+    empty; quantities are written in their shortest form. The same value is returned if nothing
+    changes. `is_suspicious`: a value may be of a wrong type.
     """
 
     __slots__ = ("is_suspicious",)
@@ -146,7 +145,7 @@ class _Position:
         self.path = path
         self.form = form
 
-    def tell(self, value: Json, expected: str) -> str:
+    def describe(self, value: Json, expected: str) -> str:
         where = f"Go struct field {self.struct}.{self.path}" if self.path else "Go value"
         return f"json: cannot unmarshal {_name(value, expected)} into {where} of type {expected}"
 
@@ -181,7 +180,7 @@ def _visit_type(value: Json, name: str, place: _Position) -> str:
     if isinstance(form, str) or "fields" not in form:
         return _visit(value, form, place)
     if not isinstance(value, dict):
-        return place.tell(value, _go_type(f"={name}"))
+        return place.describe(value, _go_type(f"={name}"))
     facts = load_type_facts().get(name, NO_FACTS)
     struct = name.rpartition(".")[2]
     for field, inner in value.items():
@@ -195,13 +194,13 @@ def _visit_type(value: Json, name: str, place: _Position) -> str:
 
 def _visit_list(value: Json, element: Json, form: Json, place: _Position) -> str:
     if not isinstance(value, list):
-        return place.tell(value, _go_type(form))
+        return place.describe(value, _go_type(form))
     return next((found for each in value if (found := _visit(each, element, place))), "")
 
 
 def _visit_map(value: Json, form: Json, place: _Position) -> str:
     if not isinstance(value, dict):
-        return place.tell(value, _go_type(form))
+        return place.describe(value, _go_type(form))
     inner = form.get("map", "deduced")
     return next((found for each in value.values() if (found := _visit(each, inner, place))), "")
 
@@ -219,16 +218,16 @@ def _check(value: Json, form: str, place: _Position) -> str:
         case _:
             # An int-or-string.
             fits = isinstance(value, (str, int)) and not isinstance(value, bool)
-    return "" if fits else place.tell(value, _GO_TYPES.get(form, "int32"))
+    return "" if fits else place.describe(value, _GO_TYPES.get(form, "int32"))
 
 
 def _check_number(value: Json, place: _Position) -> str:
     kind = "float64" if place.form == "double" else place.form or "int32"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return place.tell(value, kind)
+        return place.describe(value, kind)
     limit = _LIMITS.get(kind)
     fits = limit is None or (isinstance(value, int) and -limit <= value < limit)
-    return "" if fits else place.tell(value, kind)
+    return "" if fits else place.describe(value, kind)
 
 
 def _check_bytes(value: str) -> str:
@@ -251,7 +250,7 @@ def _check_quantity(value: Json) -> str:
 
 def _check_time(value: Json, place: _Position) -> str:
     if not isinstance(value, str):
-        return place.tell(value, "string")
+        return place.describe(value, "string")
     if _TIME.fullmatch(value):
         return ""
     layout = "2006-01-02T15:04:05Z07:00"

@@ -18,7 +18,7 @@ ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 _ATTEMPTS = 5
 _POLICIES = ("Foreground", "Background", "Orphan")
-_PATIENCE_OF_PODS = 30
+_POD_GRACE_SECONDS = 30
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
@@ -67,8 +67,8 @@ def _check_options(options: DeleteOptions) -> None:
         return
     field = "propagationPolicy"
     if options.orphan_dependents is not None:
-        told = "orphanDependents and deletionPropagation cannot be both set"
-        raise refuse_options("DeleteOptions", invalid(field, policy, told))
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        raise refuse_options("DeleteOptions", invalid(field, policy, detail))
     if policy not in _POLICIES:
         raise refuse_options("DeleteOptions", unsupported(field, policy, (*_POLICIES, "nil")))
 
@@ -143,7 +143,7 @@ class Deleter:
             return 0
         wanted = options.grace_period_seconds
         if wanted is None:
-            wanted = spec.get("terminationGracePeriodSeconds", _PATIENCE_OF_PODS)
+            wanted = spec.get("terminationGracePeriodSeconds", _POD_GRACE_SECONDS)
         return max(0, int(wanted))
 
 

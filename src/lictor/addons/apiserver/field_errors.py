@@ -35,7 +35,7 @@ def show(value: Json) -> str:
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One thing that is wrong with an object, as a Status tells it."""
+    """One error of an object, as a Status lists it."""
 
     # FieldValueInvalid, FieldValueRequired, FieldValueNotSupported, FieldValueForbidden ...
     reason: str
@@ -46,8 +46,8 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 # Takes down what is found.
-Say: TypeAlias = Callable[[Cause], None]
-# Of more findings than these nobody reads, and looking for all of them takes seconds.
+AddCause: TypeAlias = Callable[[Cause], None]
+# Collecting more errors than these takes seconds and helps no user.
 _MOST_FINDINGS = 1000
 
 
@@ -55,17 +55,17 @@ class _EnoughFound(Exception):  # noqa: N818  (ends the search, and is no error)
     pass
 
 
-def collect_findings(search: Callable[[Say], None]) -> list[Cause]:
+def collect_findings(search: Callable[[AddCause], None]) -> list[Cause]:
     """What a search finds; it ends early where there is too much."""
     found: list[Cause] = []
 
-    def say(cause: Cause) -> None:
+    def add(cause: Cause) -> None:
         found.append(cause)
         if len(found) >= _MOST_FINDINGS:
             raise _EnoughFound
 
     with contextlib.suppress(_EnoughFound):
-        search(say)
+        search(add)
     return found
 
 
@@ -74,10 +74,10 @@ def invalid(path: str, value: Json, why: str) -> Cause:
     return Cause(INVALID, f"Invalid value: {show(value)}: {why}", path)
 
 
-def wrong_type(path: str, told: str, expected: str) -> Cause:
+def wrong_type(path: str, detail: str, expected: str) -> Cause:
     """The value is of another type, or not in the format."""
-    why = f"{path} in body must be of type {expected}: {show(told)}"
-    return Cause("FieldValueTypeInvalid", f"Invalid value: {show(told)}: {why}", path)
+    why = f"{path} in body must be of type {expected}: {show(detail)}"
+    return Cause("FieldValueTypeInvalid", f"Invalid value: {show(detail)}: {why}", path)
 
 
 def required(path: str, why: str = "") -> Cause:

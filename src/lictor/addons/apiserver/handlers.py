@@ -65,7 +65,7 @@ _VERBS = {
 }
 _OBJECT_VERBS = frozenset(("get", "update", "patch", "delete"))
 _LIST_VERBS = frozenset(("list", "watch", "create", "deletecollection"))
-# What can be asked of all namespaces at once.
+# Verbs that work on all namespaces at once.
 _SPANNING_VERBS = frozenset(("list", "watch"))
 
 
@@ -127,7 +127,7 @@ class RequestHandlers:
 
     def _authorize(self, attributes: RequestAttributes) -> None:
         if attributes.name and attributes.kind.is_namespace:
-            # To those who decide, a namespace lies in itself.
+            # For authorization, a namespace is in itself.
             attributes = msgspec.structs.replace(attributes, namespace=attributes.name)
         self._context.authorization.check(attributes)
 
@@ -234,7 +234,7 @@ def _read_request(call: HttpRequest, user: ApiUser, route: ResourceRoute) -> Res
 
 
 def _find_name(verb: str, fields: str) -> str:
-    """Whoever selects one object by its name needs no more rights than for that one."""
+    """A selector of one name needs only the rights for that object."""
     return find_single_name(fields) if verb in ("list", "watch", "deletecollection") else ""
 
 
@@ -248,7 +248,7 @@ def _find_verb(call: HttpRequest, route: ResourceRoute, parameters: Parameters) 
 
 
 def _check_verb(request: ResourceRequest) -> None:
-    """Refuse whatever discovery does not list. It says nothing of HEAD, which proxies take."""
+    """Refuse verbs that discovery does not list, and HEAD, which only proxies accept."""
     route, verb = request.route, request.attributes.verb
     verbs = _list_verbs(route)
     if not verbs:
@@ -286,23 +286,23 @@ async def _read_object(request: ResourceRequest) -> tuple[JsonObject, FieldValid
     validation = read_validation(request.parameters, str(request.attributes.options["kind"]))
     document = decode_object(kind, await read_body(call))
     if validation is FieldValidation.STRICT:
-        told = [
+        detail = [
             f'duplicate field "{name}"' for name in await read_beside(list_duplicates, call.body)
         ]
-        if told:
-            raise refuse_fields(kind, told)
+        if detail:
+            raise refuse_fields(kind, detail)
     return document, validation
 
 
 def _check_patch_options(parameters: Parameters, kind: PatchKind, *, force: bool) -> None:
     if kind is PatchKind.APPLY:
         if not parameters.get("fieldManager"):
-            told = "Required value: is required for apply patch"
-            cause = Cause("FieldValueRequired", told, "fieldManager")
+            detail = "Required value: is required for apply patch"
+            cause = Cause("FieldValueRequired", detail, "fieldManager")
             raise refuse_options("PatchOptions", cause)
     elif force:
-        told = "Forbidden: may not be specified for non-apply patch"
-        raise refuse_options("PatchOptions", Cause("FieldValueForbidden", told, "force"))
+        detail = "Forbidden: may not be specified for non-apply patch"
+        raise refuse_options("PatchOptions", Cause("FieldValueForbidden", detail, "force"))
 
 
 async def _read_deletion(request: ResourceRequest) -> tuple[RequestAttributes, DeleteOptions]:

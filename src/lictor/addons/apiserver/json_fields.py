@@ -1,4 +1,4 @@
-"""Fields of JSON objects of which nobody knows yet whether they are there and of the right type."""
+"""Fields of JSON objects that were not validated: missing ones and other types count as empty."""
 
 from lictor.core.raw import Json, JsonObject
 

@@ -12,9 +12,8 @@ import orjson
 
 from lictor.addons.apiserver.context import ServerContext
 from lictor.addons.apiserver.field_errors import Cause
-from lictor.addons.apiserver.kind import ServedKind
+from lictor.addons.apiserver.kind import SelectableField, ServedKind, select_by
 from lictor.addons.apiserver.request import refuse_options
-from lictor.addons.apiserver.resources.registry import SelectableField, select_by
 from lictor.addons.apiserver.status_errors import bad_request, expired, too_large_version
 from lictor.addons.apiserver.store import ObjectKey, ResourceStorage
 from lictor.core.errors import CompileError, RefusedRequestError
@@ -45,7 +44,7 @@ def compile_selectors(kind: ServedKind, labels: str, fields: str) -> ObjectTest 
 
 
 def find_single_name(fields: str) -> str:
-    """The one name that a field selector asks for; empty where it asks for more."""
+    """The name that a field selector requires; empty if it requires none."""
     for term in _read_fields(fields):
         if term.field == "metadata.name" and term.is_equal:
             return term.value
@@ -212,16 +211,16 @@ def _check_match(query: ListQuery) -> None:
         return
     field = "resourceVersionMatch"
     if query.token:
-        told = f"Forbidden: {field} is forbidden when continue is provided"
+        detail = f"Forbidden: {field} is forbidden when continue is provided"
     elif not query.version:
-        told = f"Forbidden: {field} is forbidden unless resourceVersion is provided"
+        detail = f"Forbidden: {field} is forbidden unless resourceVersion is provided"
     elif match not in (_EXACT, _NOT_OLDER):
         listed = f'"{_EXACT}", "{_NOT_OLDER}", ""'
-        told = f'Unsupported value: "{match[:40]}": supported values: {listed}'
-        raise refuse_options("ListOptions", Cause("FieldValueNotSupported", told, field))
+        detail = f'Unsupported value: "{match[:40]}": supported values: {listed}'
+        raise refuse_options("ListOptions", Cause("FieldValueNotSupported", detail, field))
     else:
         return
-    raise refuse_options("ListOptions", Cause("FieldValueForbidden", told, field))
+    raise refuse_options("ListOptions", Cause("FieldValueForbidden", detail, field))
 
 
 def _open(

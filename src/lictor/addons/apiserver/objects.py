@@ -1,12 +1,11 @@
-"""What every object has, whatever its kind: names, versions, times; who may write which of them."""
+"""Metadata of all objects: names, versions, times, and which of them a client may write."""
 
 import secrets
 import uuid
 from datetime import UTC, datetime
 
 from lictor.addons.apiserver.field_errors import Cause
-from lictor.addons.apiserver.kind import ServedKind
-from lictor.addons.apiserver.resources.registry import CUSTOM_STATUS, STATUS
+from lictor.addons.apiserver.kind import CUSTOM_STATUS, STATUS, ServedKind
 from lictor.addons.apiserver.status_errors import bad_request, not_allowed
 from lictor.core.errors import RefusedRequestError
 from lictor.core.lang.patch.pointer import is_same
@@ -16,7 +15,7 @@ from lictor.core.raw import Json, JsonObject
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _RANDOM_LENGTH = 5
 _MAX_PREFIX = 63 - _RANDOM_LENGTH
-# What a client that creates an object has no say in.
+# Metadata that a client cannot set on creation.
 _SYSTEM = frozenset(
     ("creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 )
@@ -26,12 +25,12 @@ _NOT_SPECIFIED = frozenset(("apiVersion", "kind", "metadata", "status"))
 
 
 def read_clock() -> str:
-    """The time as objects tell it."""
+    """The current time in the format of objects."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def make_name(prefix: str) -> str:
-    """A name that begins so, and that hopefully nobody else has."""
+    """A random name with this prefix."""
     tail = "".join(secrets.choice(_LETTERS) for _ in range(_RANDOM_LENGTH))
     return prefix[:_MAX_PREFIX] + tail
 
@@ -61,12 +60,12 @@ def is_ending(document: JsonObject) -> bool:
 
 
 def begin_object(kind: ServedKind, document: JsonObject, namespace: str) -> JsonObject:
-    """What a client sent to be created, without what it has no say in."""
+    """The object to create, without fields that only the server sets."""
     metadata = {key: value for key, value in document["metadata"].items() if key not in _SYSTEM}
     metadata.pop("generation", None)
     if metadata.pop("resourceVersion", None):
-        told = "resourceVersion should not be set on objects to be created"
-        raise RefusedRequestError(told, code=500)
+        detail = "resourceVersion should not be set on objects to be created"
+        raise RefusedRequestError(detail, code=500)
     _settle_namespace(metadata, namespace)
     begun = {**document, "metadata": metadata}
     if kind.has_status and not kind.traits.created_with_status:
@@ -150,7 +149,7 @@ def _content(kind: ServedKind, document: JsonObject) -> JsonObject:
 
 
 def check_identity(old: JsonObject, new: JsonObject) -> list[Cause]:
-    """Is it another object that someone wants to put in the place of this one?"""
+    """An error if the replacement has another uid."""
     uid = new["metadata"].get("uid")
     if not uid or uid == old["metadata"].get("uid"):
         return []
@@ -164,22 +163,22 @@ def check_change(old: JsonObject, new: JsonObject) -> list[Cause]:
     causes = []
     before, after = old["metadata"], new["metadata"]
     if after.get("name") != before.get("name"):
-        told = f'Invalid value: "{after.get("name")}": field is immutable'
-        causes.append(Cause("FieldValueInvalid", told, "metadata.name"))
+        detail = f'Invalid value: "{after.get("name")}": field is immutable'
+        causes.append(Cause("FieldValueInvalid", detail, "metadata.name"))
     if before.get("deletionTimestamp"):
         added = sorted({*(after.get("finalizers") or ())} - {*(before.get("finalizers") or ())})
         if added:
             listed = ", ".join(f'"{each}"' for each in added)
-            told = (
+            detail = (
                 "Forbidden: no new finalizers can be added if the object is being deleted, "
                 f"found new finalizers []string{{{listed}}}"
             )
-            causes.append(Cause("FieldValueForbidden", told, "metadata.finalizers"))
+            causes.append(Cause("FieldValueForbidden", detail, "metadata.finalizers"))
     return causes
 
 
 def is_unchanged(old: JsonObject, new: JsonObject, *, with_managers: bool) -> bool:
-    """Would writing it change anything? Who owns which field only counts where asked for."""
+    """Would writing it change nothing? `with_managers`: managedFields count too."""
     left, right = old, new
     if not with_managers:
         left, right = _without_managers(old), _without_managers(new)

@@ -124,7 +124,7 @@ def _merge_lists(current: list[Json], patch: list[Json], shape: MergedList) -> l
     for element in wanted:
         place = _find(merged, key, _require_key(element, key))
         if place is None:
-            # As it is: what is left of directives in it is no field, and told as such.
+            # Unchanged: remaining directives are reported as unknown fields.
             merged.append(element)
         else:
             merged[place] = _merge_maps(merged[place], element, shape.element)
@@ -174,7 +174,7 @@ def _find(elements: list[Json], key: str, value: Json) -> int | None:
 def _reorder(
     merged: JsonObject, key: str, order: Json, before: Json, shape: MergeShape | MergedList
 ) -> None:
-    """Put a list into the order that the patch asks for."""
+    """Put a list into the order of the patch."""
     if not isinstance(order, list):
         raise EvaluationError("invalid patch format of setElementOrder list")
     elements = merged.get(key)
@@ -189,7 +189,7 @@ def _reorder(
 
 
 def _check_order(patch: Json, order: Json, shape: MergeShape | MergedList) -> None:
-    """What a patch names must come in the order that it asks for."""
+    """The elements of a patch must be in the order that it sets."""
     if not isinstance(patch, list) or not isinstance(order, list):
         return
     key = shape.keys[0] if isinstance(shape, MergedList) and shape.keys else ""
@@ -329,7 +329,7 @@ def _require_object(patched: Json) -> JsonObject:
 
 
 def _refuse(why: str) -> RefusedRequestError:
-    # An API server does not say why either; its log does.
+    # An API server does not report the reason either; its log does.
     log.info("patch refused", extra={"why": why})
     return RefusedRequestError(
         "the server rejected our request due to an error in our request",

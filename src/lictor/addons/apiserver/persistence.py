@@ -30,7 +30,7 @@ _PUT = 'INSERT OR REPLACE INTO objects ("group", plural, namespace, name, body) 
 _DELETE = 'DELETE FROM objects WHERE "group"=? AND plural=? AND namespace=? AND name=?'
 _SETTING = "INSERT OR REPLACE INTO settings (name, value) VALUES (?,?)"
 _REVISION = "revision"
-# Clients may have seen changes that were never committed: no revision of theirs is used again.
+# Clients may have seen uncommitted changes: their revisions must not be used again.
 _GAP = 10_000
 _PRIVATE = 0o600
 
@@ -44,7 +44,7 @@ class Database:
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         except sqlite3.Error as error:
-            raise _tell_damage(path, error) from error
+            raise _describe_damage(path, error) from error
         try:
             self._open(is_new=is_new)
         except BaseException:
@@ -72,7 +72,7 @@ class Database:
             raise self._damaged(f"it has no table {' and no table '.join(sorted(missing))}")
         has_objects = self._connection.execute("SELECT 1 FROM objects LIMIT 1").fetchone()
         if has_objects and self.read_setting(_REVISION) is None:
-            raise self._damaged("it does not say which resourceVersion was the last")
+            raise self._damaged("the last resourceVersion is missing")
 
     def objects(self) -> Iterator[tuple[GroupResource, ObjectKey, JsonObject]]:
         """All objects that are there; raises DataFileError at one that cannot be read."""
@@ -144,10 +144,10 @@ class Database:
 
     def _damaged(self, why: object) -> DataFileError:
         self.close()
-        return _tell_damage(self.path, why)
+        return _describe_damage(self.path, why)
 
 
-def _tell_damage(path: Path, why: object) -> DataFileError:
+def _describe_damage(path: Path, why: object) -> DataFileError:
     return DataFileError(
         f"{path}: the file of objects cannot be read: {why}. Nothing in it was changed: "
         "restore the folder from a copy, or move it away to begin with an empty cluster"
@@ -224,7 +224,7 @@ class SqliteJournal:
         self._gathering.append(change)
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
-            # Whoever waits for it hears of a failure; perhaps nobody waits.
+            # Waiting requests receive the failure; without any, it must still be retrieved.
             self._next.add_done_callback(_take_note)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._drain())

@@ -1,4 +1,4 @@
-"""Objects of built-in kinds in Kubernetes' protobuf, read. kubectl sends some of its own so."""
+"""Reader of built-in kinds in Kubernetes' protobuf format, which kubectl sends."""
 
 import base64
 import math
@@ -175,7 +175,7 @@ def _fill(document: JsonObject, data: bytes, name: str, forms: JsonObject, depth
         elif slot.name in forms:
             _take(document, slot, value, forms[slot.name], depth)
     for field in load_type_facts().get(name, NO_FACTS).required:
-        # What must be told is told by all other formats, also where it is false.
+        # Other formats always contain required fields, also false ones.
         if forms.get(field) == "boolean":
             document.setdefault(field, False)
 

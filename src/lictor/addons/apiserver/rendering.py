@@ -1,4 +1,4 @@
-"""Objects and lists in the form that a client asked for."""
+"""Objects and lists in the form that a client accepts."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from lictor.addons.apiserver.kind import ServedKind
 from lictor.addons.apiserver.lists import ListPage
 from lictor.addons.apiserver.objects import version_of
 from lictor.addons.apiserver.request import AcceptedForm, ObjectForm
-from lictor.addons.apiserver.resources.columns import TableColumns
+from lictor.addons.apiserver.table_columns import TableColumns
 from lictor.core.raw import Json, JsonObject
 
 _META = "meta.k8s.io"

@@ -1,4 +1,4 @@
-"""What is asked of the server: by whom, of what, and how. Handed from step to step."""
+"""A request: its user, its object, its options."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -67,8 +67,8 @@ def read_dry_run(parameters: Parameters, options: str) -> bool:
     if not text:
         return False
     if text != "All":
-        told = f'Unsupported value: ["{text[:40]}"]: supported values: "All"'
-        raise refuse_options(options, Cause("FieldValueNotSupported", told, "dryRun"))
+        detail = f'Unsupported value: ["{text[:40]}"]: supported values: "All"'
+        raise refuse_options(options, Cause("FieldValueNotSupported", detail, "dryRun"))
     return True
 
 
@@ -81,8 +81,8 @@ def read_validation(parameters: Parameters, options: str) -> FieldValidation:
         return FieldValidation(text)
     except ValueError:
         listed = ", ".join(f'"{each}"' for each in ("", "Ignore", "Strict", "Warn"))
-        told = f'Unsupported value: "{text[:40]}": supported values: {listed}'
-        cause = Cause("FieldValueNotSupported", told, "fieldValidation")
+        detail = f'Unsupported value: "{text[:40]}": supported values: {listed}'
+        cause = Cause("FieldValueNotSupported", detail, "fieldValidation")
         raise refuse_options(options, cause) from None
 
 
@@ -106,15 +106,15 @@ def describe_options(parameters: Parameters, kind: str) -> JsonObject:
 
 
 def choose_manager(parameters: Parameters, user_agent: bytes, options: str) -> str:
-    """Who shall own the fields that are written: as said, or the program that asks."""
+    """The field manager: as given, or the name of the client program."""
     named = parameters.get("fieldManager")
     if named:
         if len(named.encode()) > _MAX_MANAGER:
-            told = f"Too long: may not be more than {_MAX_MANAGER} bytes"
-            raise refuse_options(options, Cause("FieldValueTooLong", told, "fieldManager"))
+            detail = f"Too long: may not be more than {_MAX_MANAGER} bytes"
+            raise refuse_options(options, Cause("FieldValueTooLong", detail, "fieldManager"))
         if not named.isprintable():
-            told = f"Invalid value: {named!r}: should only contain printable characters"
-            raise refuse_options(options, Cause("FieldValueInvalid", told, "fieldManager"))
+            detail = f"Invalid value: {named!r}: should only contain printable characters"
+            raise refuse_options(options, Cause("FieldValueInvalid", detail, "fieldManager"))
         return named
     agent = user_agent.decode("utf-8", "replace").partition("/")[0]
     return "".join([each for each in agent[:128] if each.isprintable()])
@@ -202,7 +202,7 @@ def find_route(catalogue: Catalogue, path: str) -> ResourceRoute:
     # Behind `proxy` stands a path of something else.
     if kind is None or not all(rest[:3]):
         raise no_such_resource()
-    # An object that lies in no namespace is not found in one.
+    # Cluster-scoped objects have no path in a namespace.
     if namespace and not kind.namespaced:
         raise no_such_resource()
     name = rest[1] if len(rest) > 1 else ""
@@ -220,7 +220,7 @@ def _is_part(group: str, rest: list[str]) -> bool:
 
 
 class ApiUser(msgspec.Struct, frozen=True):
-    """Who asks."""
+    """The user of a request."""
 
     name: str
     groups: tuple[str, ...] = ()

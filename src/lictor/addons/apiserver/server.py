@@ -27,6 +27,7 @@ from lictor.addons.apiserver.context import ServerContext
 from lictor.addons.apiserver.controllers.definitions import DefinitionController
 from lictor.addons.apiserver.controllers.garbage_collector import GarbageCollector
 from lictor.addons.apiserver.controllers.namespaces import NamespaceController
+from lictor.addons.apiserver.controllers.role_aggregation import AGGREGATOR, RoleAggregation
 from lictor.addons.apiserver.handlers import JSON_TYPE, RequestHandlers, write_warnings
 from lictor.addons.apiserver.kind import ObjectReader
 from lictor.addons.apiserver.kinds.catalogue import KindCatalogue, build_catalogue
@@ -34,7 +35,6 @@ from lictor.addons.apiserver.kinds.discovery import Documents
 from lictor.addons.apiserver.loopback_client import LoopbackClient
 from lictor.addons.apiserver.persistence import Database, SqliteJournal, open_store
 from lictor.addons.apiserver.request import ApiUser, find_route, is_resource_path
-from lictor.addons.apiserver.resources.rbac import AGGREGATOR, RoleAggregation
 from lictor.addons.apiserver.service_account_tokens import ServiceTokens, TokenRequests
 from lictor.addons.apiserver.status_errors import build_status, internal_error
 from lictor.addons.apiserver.store import Store
@@ -84,7 +84,7 @@ _BACKLOG = 1024
 _KEPT_HEADERS = HEADERS | {b"accept", b"user-agent"}
 _LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 _TOKEN_KEY = "token-key"  # noqa: S105  (the name of the setting)
-# Strangers may ask, so they are told no more. A restart would not help, so `/livez` stays well.
+# Anonymous clients may call these, so no reason is given. A restart would not help: `/livez` is ok.
 _READINESS = frozenset(("/healthz", "/readyz"))
 _NOT_READY = b"[-]storage failed: reason withheld\ncheck failed\n"
 
@@ -98,7 +98,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
     # Files of the server's certificate and key; without them it speaks plain HTTP.
     certificate: Path | None = None
     key: Path | None = None
-    # Who shows a certificate of this authority is who it says.
+    # Client certificates of this authority are accepted.
     client_authority: Path | None = None
     tokens: Mapping[str, ApiUser] = {}
     # None: all is forgotten at the end.
@@ -158,7 +158,7 @@ class Server:
         return self._socket
 
     async def start(self) -> None:
-        """Listen, and keep context; returns when clients are welcome."""
+        """Listen and start the controllers; returns when the server accepts requests."""
         bound = await self.prepare()
         self._open(bound, _make_context(self._settings))
         if self._settings.plain_listener is not None:
@@ -223,7 +223,7 @@ class Server:
 
 
 async def _run_controller(controller: ControllerLoop) -> None:
-    """Whatever goes wrong with it is told; the server goes on without."""
+    """Log the failure of a controller; the server continues without it."""
     try:
         await controller()
     except Exception:

@@ -39,7 +39,7 @@ AUDIENCES = (ISSUER,)
 
 
 class TokenGrant(msgspec.Struct, frozen=True):
-    """What a token shall say."""
+    """The content of a token."""
 
     namespace: str
     name: str
@@ -61,7 +61,7 @@ class _Claims(msgspec.Struct, frozen=True):
 class ServiceTokens:
     """Makes tokens and reads them; a token ends with its account, or the object it is bound to.
 
-    Whoever has the key can make tokens: it is kept where the objects are.
+    The key can sign tokens for all accounts: it is stored with the objects.
     """
 
     def __init__(
@@ -212,18 +212,20 @@ def _check_metadata(namespace: str, name: str, request: JsonObject) -> None:
     for field, wanted in (("name", name), ("namespace", namespace)):
         given = read_text(metadata, field)
         if given and given != wanted:
-            told = f'Invalid value: "{given}": must match the service account {field} if specified'
-            raise _invalid(name, Cause("FieldValueInvalid", told, f"metadata.{field}"))
+            detail = (
+                f'Invalid value: "{given}": must match the service account {field} if specified'
+            )
+            raise _invalid(name, Cause("FieldValueInvalid", detail, f"metadata.{field}"))
 
 
 def _read_seconds(spec: JsonObject) -> int:
     seconds = spec.get("expirationSeconds", _SECONDS)
     if not isinstance(seconds, int) or seconds < _LEAST:
-        told = f"Invalid value: {seconds}: may not specify a duration less than 10 minutes"
-        raise _invalid("", Cause("FieldValueInvalid", told, "spec.expirationSeconds"))
+        detail = f"Invalid value: {seconds}: may not specify a duration less than 10 minutes"
+        raise _invalid("", Cause("FieldValueInvalid", detail, "spec.expirationSeconds"))
     if seconds > _MOST:
-        told = f"Too long: may not be more than {_MOST} bytes"
-        raise _invalid("", Cause("FieldValueTooLong", told, "spec.expirationSeconds"))
+        detail = f"Too long: may not be more than {_MOST} bytes"
+        raise _invalid("", Cause("FieldValueTooLong", detail, "spec.expirationSeconds"))
     return seconds
 
 
@@ -245,6 +247,11 @@ _MAX_REMEMBERED = 1024
 def account_groups(namespace: str) -> tuple[str, ...]:
     """The groups of all accounts of a namespace."""
     return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+
+
+def name_controller(name: str) -> ApiUser:
+    """The user of a controller of the cluster: a ServiceAccount of kube-system."""
+    return ApiUser(f"{ACCOUNT_PREFIX}kube-system:{name}", account_groups("kube-system"))
 
 
 def _read_claims(claims: Json) -> _Claims | None:

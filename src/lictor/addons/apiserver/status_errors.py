@@ -1,4 +1,4 @@
-"""Kubernetes' words for what a client may not have, and the Status in which they are told."""
+"""Errors of the API in Kubernetes' words, and their Status objects."""
 
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -70,6 +70,19 @@ def no_such_resource() -> RefusedRequestError:
     )
 
 
+def forbid(group: str, resource: str, name: str, why: str) -> RefusedRequestError:
+    """A Status 403 about an object, or about a kind where there is no name."""
+    qualified = f"{resource}.{group}" if group else resource
+    named = f'{qualified} "{name}"' if name else qualified
+    details: JsonObject = {"name": name, "group": group, "kind": resource}
+    return RefusedRequestError(
+        f"{named} is forbidden: {why}",
+        code=HTTPStatus.FORBIDDEN,
+        reason="Forbidden",
+        details={field: text for field, text in details.items() if text},
+    )
+
+
 def already_exists(kind: ServedKind, name: str) -> RefusedRequestError:
     """The name is taken."""
     return RefusedRequestError(
@@ -102,9 +115,9 @@ def invalid_object(
     """The same for what is no object of a kind, such as options."""
     listed = list(causes)[:_MAX_CAUSES]
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in listed))
-    told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    detail = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     return RefusedRequestError(
-        f'{qualified} "{name}" is invalid: {told}',
+        f'{qualified} "{name}" is invalid: {detail}',
         code=HTTPStatus.UNPROCESSABLE_ENTITY,
         reason="Invalid",
         details={
@@ -118,9 +131,9 @@ def invalid_object(
 
 
 def versionless(kind: ServedKind, name: str) -> RefusedRequestError:
-    """It is not said which version shall be replaced."""
-    told = "Invalid value: 0: must be specified for an update"
-    cause = Cause("FieldValueInvalid", told, "metadata.resourceVersion")
+    """A replacement without a resourceVersion."""
+    detail = "Invalid value: 0: must be specified for an update"
+    cause = Cause("FieldValueInvalid", detail, "metadata.resourceVersion")
     return invalid_object(kind.resource, _describe(kind, name), name, [cause])
 
 
@@ -136,9 +149,9 @@ def expired(message: str) -> RefusedRequestError:
 
 def too_large_version(wanted: int, current: int) -> RefusedRequestError:
     """A version that has not come yet."""
-    told = f"Too large resource version: {wanted}, current: {current}"
+    detail = f"Too large resource version: {wanted}, current: {current}"
     return RefusedRequestError(
-        f"Timeout: {told}",
+        f"Timeout: {detail}",
         code=HTTPStatus.GATEWAY_TIMEOUT,
         reason="Timeout",
         details={

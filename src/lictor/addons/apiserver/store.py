@@ -1,7 +1,7 @@
 """All objects of the cluster, each once, and what happened to them lately.
 
-Objects that nobody has written lately rest as compressed bytes: a Pod is five times as large in
-memory as in JSON, and all Pods are much alike. Kinds of which there are few are left as they are.
+Objects that were not written recently are stored as compressed bytes: a Pod is five times as large
+in memory as in JSON, and all Pods are much alike. Kinds with few objects are not compressed.
 """
 
 import zlib
@@ -33,10 +33,10 @@ class Compressor:
         self._model = b""
 
     def pack(self, value: Json) -> bytes:
-        """The value in little room; only this packer can read it."""
+        """The compressed value; only this compressor can read it."""
         text = orjson.dumps(value)
         if not self._model:
-            # orjson gives bytes with room for far more.
+            # The buffer of orjson is larger than its content.
             self._model = memoryview(text)[: 1 << -_WINDOW].tobytes()
         packing = zlib.compressobj(
             _LEVEL, zlib.DEFLATED, _WINDOW, _COMPRESSION_MEMORY, zdict=self._model
@@ -50,12 +50,12 @@ class Compressor:
 
 
 class CompressedObjects(MutableMapping[Key, JsonObject], Generic[Key]):
-    """Objects by key; nobody may change one in place, as it may be a copy."""
+    """Objects by key. They must not be changed in place, as each may be a copy."""
 
-    def __init__(self, awake: int = UNCOMPRESSED) -> None:
+    def __init__(self, uncompressed: int = UNCOMPRESSED) -> None:
         self._objects: dict[Key, JsonObject | bytes] = {}
-        self._awake: OrderedDict[Key, None] = OrderedDict()
-        self._most = awake
+        self._uncompressed: OrderedDict[Key, None] = OrderedDict()
+        self._most = uncompressed
         self._packer = Compressor()
 
     def __getitem__(self, key: Key) -> JsonObject:
@@ -67,15 +67,15 @@ class CompressedObjects(MutableMapping[Key, JsonObject], Generic[Key]):
 
     def __setitem__(self, key: Key, document: JsonObject) -> None:
         self._objects[key] = document
-        self._awake[key] = None
-        self._awake.move_to_end(key)
-        if len(self._awake) > self._most:
-            oldest, _ = self._awake.popitem(last=False)
+        self._uncompressed[key] = None
+        self._uncompressed.move_to_end(key)
+        if len(self._uncompressed) > self._most:
+            oldest, _ = self._uncompressed.popitem(last=False)
             self._objects[oldest] = self._packer.pack(self._objects[oldest])
 
     def __delitem__(self, key: Key) -> None:
         del self._objects[key]
-        self._awake.pop(key, None)
+        self._uncompressed.pop(key, None)
 
     def __contains__(self, key: object) -> bool:
         return key in self._objects
@@ -89,15 +89,15 @@ class CompressedObjects(MutableMapping[Key, JsonObject], Generic[Key]):
 
 # Namespace (empty for none) and name.
 ObjectKey: TypeAlias = tuple[str, str]
-# Group and plural: where objects are kept, whichever version is served.
+# Group and plural: the same for all versions.
 GroupResource: TypeAlias = tuple[str, str]
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
 DELETED = "DELETED"
 # So many changes of a kind are remembered; between one and two times as many, to forget cheaply.
 _MEMORY = 1024
-# So many of them as they are; older ones are asked for by few, and rest as bytes.
-_AWAKE = 128
+# The number of uncompressed changes; older ones are rarely read.
+_UNCOMPRESSED_CHANGES = 128
 # Kinds that are two views of the same objects.
 _SHARED: dict[GroupResource, GroupResource] = {("events.k8s.io", "events"): ("", "events")}
 
@@ -149,7 +149,7 @@ class ResourceStorage:
         insort(self.keys, key)
 
     def record(self, change: StoreChange) -> None:
-        """Make a change, remember it and tell it."""
+        """Apply a change, log it and notify the listeners."""
         if change.type == DELETED:
             del self.objects[change.key]
             del self.keys[bisect_left(self.keys, change.key)]
@@ -241,7 +241,7 @@ class _Log:
     def append(self, change: StoreChange) -> None:
         self._revisions.append(change.revision)
         self._changes.append(change)
-        index = len(self._changes) - _AWAKE - 1
+        index = len(self._changes) - _UNCOMPRESSED_CHANGES - 1
         if index >= 0 and isinstance(older := self._changes[index], StoreChange):
             self._changes[index] = self._packer.pack(msgspec.structs.astuple(older))
 
@@ -268,7 +268,7 @@ class _Log:
 
 
 class Store:
-    """Objects by kind. Nobody changes an object in place: those who read may keep it."""
+    """Objects by kind. They are never changed in place: readers may keep them."""
 
     def __init__(self, revision: int = 0, journal: Journal | None = None) -> None:
         self.revision = revision
@@ -364,16 +364,16 @@ class Store:
         revision = self.revision + 1
         stored = {**shown, "metadata": {**shown["metadata"], "resourceVersion": str(revision)}}
         change = StoreChange(storage.resource, type_, key, stored, current, revision)
-        self._tell(storage, change)
+        self._publish(storage, change)
         return change
 
     def _record(self, storage: ResourceStorage, change: StoreChange) -> None:
         if self._journal is not None:
             self._journal.check()
             self._journal.write(change)
-        self._tell(storage, change)
+        self._publish(storage, change)
 
-    def _tell(self, storage: ResourceStorage, change: StoreChange) -> None:
+    def _publish(self, storage: ResourceStorage, change: StoreChange) -> None:
         self.revision = change.revision
         storage.record(change)
         for listener in self._listeners:

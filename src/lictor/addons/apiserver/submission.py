@@ -1,4 +1,4 @@
-"""A request on its way through admission: what is asked, and the object as it stands by now."""
+"""A request under admission, with the current state of its object."""
 
 import uuid
 from base64 import b64decode
@@ -12,6 +12,7 @@ import orjson
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
 from lictor.addons.apiserver.kind import ServedKind
 from lictor.addons.apiserver.request import ApiUser, RequestAttributes
+from lictor.addons.apiserver.status_errors import forbid
 from lictor.core.errors import LookupFailedError, RefusedRequestError
 from lictor.core.model.request import GroupVersionKind, Operation
 from lictor.core.raw import Json, JsonObject
@@ -42,7 +43,7 @@ class Reinvocation:
         self._before.clear()
 
     def wants(self, key: Hashable) -> bool:
-        """Tell whether this one must see the object again."""
+        """Must this webhook or policy be called again?"""
         return key in self._again
 
     def end(self, document: JsonObject | None) -> None:
@@ -62,7 +63,7 @@ class MutationPasses:
         self.wants_another = False
 
 
-# What is sent to these is of a kind of its own, even where nothing was sent yet.
+# The kinds of the objects that these subresources accept.
 _OWN_KINDS: Final = {
     "scale": GroupVersionKind("autoscaling", "v1", "Scale"),
     "eviction": GroupVersionKind("policy", "v1", "Eviction"),
@@ -85,7 +86,7 @@ class Submission:
         self.old = old
         kind = attributes.kind
         self.kind = _find_kind(attributes, document if document is not None else old)
-        # A namespace counts as lying in itself.
+        # For admission, a namespace is in itself.
         self.namespace = attributes.name if kind.is_namespace else attributes.namespace
         if kind.is_namespace and not self.namespace:
             self.namespace = self.name
@@ -100,7 +101,7 @@ class Submission:
         return found or read_text(read_object(self.document, "metadata"), "name")
 
     @property
-    def told_name(self) -> str:
+    def shown_name(self) -> str:
         """What refusals call the object."""
         metadata = read_object(self.document, "metadata")
         return self.name or read_text(metadata, "generateName") or "Unknown"
@@ -131,13 +132,7 @@ class Submission:
     def forbid(self, why: str) -> RefusedRequestError:
         """A Status 403 about the object."""
         kind = self.attributes.kind
-        details: JsonObject = {"name": self.told_name, "group": kind.group, "kind": kind.plural}
-        return RefusedRequestError(
-            f'{kind.resource} "{self.told_name}" is forbidden: {why}',
-            code=403,
-            reason="Forbidden",
-            details={field: text for field, text in details.items() if text},
-        )
+        return forbid(kind.group, kind.plural, self.shown_name, why)
 
 
 def _find_kind(attributes: RequestAttributes, document: JsonObject | None) -> GroupVersionKind:
@@ -182,7 +177,7 @@ def describe_user(user: ApiUser) -> JsonObject:
 
 
 class WebhookAnswer(msgspec.Struct, frozen=True):
-    """What a webhook said."""
+    """The answer of a webhook."""
 
     is_allowed: bool
     status: JsonObject
@@ -193,7 +188,7 @@ class WebhookAnswer(msgspec.Struct, frozen=True):
 def describe_request(
     submission: Submission, place: ServedKind | None, uid: str = "", *, with_objects: bool = True
 ) -> JsonObject:
-    """The AdmissionRequest; `place` is the version that is asked for, where it is another one."""
+    """The AdmissionRequest; `place` is the version that the webhook requires, if another one."""
     attributes = submission.attributes
     own, subresource = attributes.kind, attributes.subresource
     kind = submission.kind
@@ -254,8 +249,8 @@ def read_review(content: bytes, uid: str, version: str, *, is_mutating: bool) ->
     try:
         review = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        told = f"couldn't get version/kind; json parse error: {error}"
-        raise LookupFailedError(f"failed to call webhook: {told}") from None
+        detail = f"couldn't get version/kind; json parse error: {error}"
+        raise LookupFailedError(f"failed to call webhook: {detail}") from None
     response = review.get("response") if isinstance(review, dict) else None
     if not isinstance(response, dict):
         raise _invalid("webhook response was absent")
@@ -296,8 +291,8 @@ def _check_patch(response: JsonObject, *, is_mutating: bool) -> None:
         raise LookupFailedError(f'unsupported patch type "{kind}"')
 
 
-def _invalid(told: str) -> LookupFailedError:
-    return LookupFailedError(f"received invalid webhook response: {told}")
+def _invalid(detail: str) -> LookupFailedError:
+    return LookupFailedError(f"received invalid webhook response: {detail}")
 
 
 def _read_patch(response: JsonObject) -> list[Json]:

@@ -20,10 +20,10 @@ from lictor.addons.apiserver.objects import count_generation, is_unchanged, read
 from lictor.addons.apiserver.ownership.managed_fields import track
 from lictor.addons.apiserver.patches import ObjectEdit, PatchKind, compile_patch, read_patch_kind
 from lictor.addons.apiserver.request import RequestAttributes
-from lictor.addons.apiserver.resources.columns import tell_labels, tell_selector
 from lictor.addons.apiserver.resources.registry import find_resource
 from lictor.addons.apiserver.service_account_tokens import TokenRequests
 from lictor.addons.apiserver.status_errors import bad_request, conflict, invalid
+from lictor.addons.apiserver.table_columns import format_labels, format_selector
 from lictor.addons.apiserver.writing import Written
 from lictor.core.errors import RefusedRequestError
 from lictor.core.model.request import Operation
@@ -94,24 +94,24 @@ def _read_selector(kind: ServedKind, document: JsonObject, paths: JsonObject) ->
         return found if isinstance(found, str) else ""
     selector = read_object(document, "spec").get("selector")
     if kind.kind == "ReplicationController":
-        return tell_labels(selector or {}, "")
-    return tell_selector(selector, "")
+        return format_labels(selector or {}, "")
+    return format_selector(selector, "")
 
 
 def _refuse(kind: ServedKind, document: JsonObject, path: str, wanted: int) -> RefusedRequestError:
     name = read_text(read_object(document, "metadata"), "name")
-    group, told = kind.group, kind.kind
+    group, detail = kind.group, kind.kind
     field, why = path, "should be a non-negative integer"
     if not kind.is_custom:
-        group, told, field = "autoscaling", "Scale", "spec.replicas"
+        group, detail, field = "autoscaling", "Scale", "spec.replicas"
         why = "must be greater than or equal to 0"
     message = f"Invalid value: {wanted}: {why}"
     cause = {"reason": INVALID, "message": message, "field": field}
     return RefusedRequestError(
-        f'{told}.{group} "{name}" is invalid: {field}: {message}',
+        f'{detail}.{group} "{name}" is invalid: {field}: {message}',
         code=HTTPStatus.UNPROCESSABLE_ENTITY,
         reason="Invalid",
-        details={"name": name, "group": group, "kind": told, "causes": [cause]},
+        details={"name": name, "group": group, "kind": detail, "causes": [cause]},
     )
 
 
@@ -218,7 +218,7 @@ SubresourceHandler = Callable[[RequestAttributes, HttpRequest], Awaitable[Writte
 
 
 class SubresourceHandlers:
-    """Answers what is asked of them; everything else is a part of its object."""
+    """Answers requests to subresources that are no part of their object."""
 
     def __init__(self, context: ServerContext, api: LoopbackClient, tokens: TokenRequests) -> None:
         self._context = context
@@ -282,7 +282,7 @@ class SubresourceHandlers:
         return _succeed(heard)
 
     async def _show_log(self, attributes: RequestAttributes, call: HttpRequest) -> HttpResponse:
-        """Nothing runs here, so nobody has said anything."""
+        """No container runs here, so that the log is empty."""
         del call
         self._context.find(attributes)
         return HttpResponse(HTTPStatus.OK, b"")
@@ -300,7 +300,7 @@ class SubresourceHandlers:
         )
 
     async def _admit(self, attributes: RequestAttributes, document: JsonObject) -> tuple[str, ...]:
-        """Warnings of those who were asked."""
+        """Run admission; the warnings."""
         admission = self._context.admission
         admitted = await admission.mutate(attributes, document, None)
         heard = await admission.validate(attributes, admitted.document or document, None)

@@ -1,7 +1,7 @@
-"""Watches: what happens to objects of a kind, told to a client as it happens.
+"""Watches: changes of objects of a kind, sent to a client as they happen.
 
-A watch keeps its place in the latest changes of a kind. Who reads so slowly that these are
-forgotten is told so and cut off; nothing is kept for anyone in particular.
+A watch is a position in the log of the latest changes of a kind. A client that reads too slowly
+gets an error and is disconnected; nothing is buffered per client.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from lictor.core.raw import JsonObject
 _BOOKMARK = "BOOKMARK"
 _INITIAL_END = "k8s.io/initial-events-end"
 _BOOKMARK_SECONDS = 60.0
-# Unless the client says how long: somewhere between, so that not all come back at once.
+# The default is random between these, so that not all clients reconnect at once.
 _SHORTEST, _LONGEST = 1800.0, 3600.0
 # So much is handed to the connection at once; other watches get their turn then.
 _MAX_BATCH = 64 * 1024
@@ -31,16 +31,16 @@ Show = Callable[[JsonObject], JsonObject]
 
 
 class WatchQuery(msgspec.Struct, frozen=True):
-    """What a client wants to be told of, and how."""
+    """The parameters of a watch."""
 
     namespace: str = ""
     test: ObjectTest | None = None
     version: str = ""
     bookmarks: bool = False
-    # None: objects that are there already are told where no version is given.
+    # None: existing objects are sent if no version is given.
     initial: bool | None = None
     seconds: float | None = None
-    # Names how objects are shown; those who ask for the same share the work.
+    # The name of the form; watches of the same form share encoded events.
     style: str = ""
     show: Show | None = None
 
@@ -85,8 +85,8 @@ class OpenWatch:
         if wanted > store.revision:
             raise too_large_version(wanted, store.revision)
         # A version of 0 means: as old as you like.
-        self._tells_initial = not wanted if query.initial is None else query.initial
-        self._since = store.revision if self._tells_initial or not wanted else wanted
+        self._sends_initial = not wanted if query.initial is None else query.initial
+        self._since = store.revision if self._sends_initial or not wanted else wanted
         self._wake: asyncio.Future[None] | None = None
         self._is_over = False
         self._until = time.monotonic() + (query.seconds or random.uniform(_SHORTEST, _LONGEST))  # noqa: S311
@@ -96,12 +96,12 @@ class OpenWatch:
         self._watches.add(self)
         unsubscribe = self._watches.context.store.subscribe(*self._storage.resource, self._notice)
         try:
-            position = self._storage.end if self._tells_initial else self._find_position()
+            position = self._storage.end if self._sends_initial else self._find_position()
             if position is None:
                 yield self._encode_error(f"too old resource version: {self._query.version}")
                 return
-            if self._tells_initial:
-                async for piece in self._tell_initial():
+            if self._sends_initial:
+                async for piece in self._send_initial():
                     yield piece
             async for piece in self._follow(position):
                 yield piece
@@ -119,14 +119,14 @@ class OpenWatch:
             self._wake.set_result(None)
 
     def end(self) -> None:
-        """Say good-bye at the next opportunity."""
+        """End the watch after the current batch."""
         self._is_over = True
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
     # --- what is there already
 
-    async def _tell_initial(self) -> AsyncIterator[bytes]:
+    async def _send_initial(self) -> AsyncIterator[bytes]:
         objects = list(self._storage.select(self._query.namespace))
         revision = self._watches.context.store.revision
         lines: list[bytes] = []
@@ -153,7 +153,7 @@ class OpenWatch:
                 return
             if changes:
                 position += len(changes)
-                for piece in self._tell(changes):
+                for piece in self._encode_changes(changes):
                     yield piece
                 continue
             now = time.monotonic()
@@ -182,11 +182,11 @@ class OpenWatch:
         if not wake.done():
             wake.set_result(None)
 
-    def _tell(self, changes: list[StoreChange]) -> list[bytes]:
-        lines = [line for change in changes if (line := self._tell_one(change))]
+    def _encode_changes(self, changes: list[StoreChange]) -> list[bytes]:
+        lines = [line for change in changes if (line := self._encode_change(change))]
         return [b"".join(lines)] if lines else []
 
-    def _tell_one(self, change: StoreChange) -> bytes:
+    def _encode_change(self, change: StoreChange) -> bytes:
         query = self._query
         if query.namespace and change.key[0] != query.namespace:
             return b""
@@ -225,7 +225,7 @@ class OpenWatch:
 
 
 class _Encoder:
-    """Encodes what many watches tell at the same time only once."""
+    """Encodes each event once for all watches."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[int, str, str, str], tuple[JsonObject, bytes]] = {}

@@ -105,9 +105,9 @@ class ObjectWriter:
 
         def replace(current: JsonObject) -> JsonObject:
             if uid and uid != current["metadata"].get("uid"):
-                told = f"UID in precondition: {uid}, UID in object meta: "
+                detail = f"UID in precondition: {uid}, UID in object meta: "
                 found = current["metadata"].get("uid")
-                raise conflict(kind, attributes.name, f"Precondition failed: {told}{found}")
+                raise conflict(kind, attributes.name, f"Precondition failed: {detail}{found}")
             return document
 
         return await self._change(attributes, replace, warnings)
@@ -123,9 +123,9 @@ class ObjectWriter:
         self, attributes: RequestAttributes, document: JsonObject, warnings: list[str]
     ) -> Written:
         if uid := document["metadata"].get("uid"):
-            told = f"UID in precondition: {uid}, UID in object meta: "
-            raise conflict(attributes.kind, attributes.name, f"Precondition failed: {told}")
-        # Whoever may only update has not been asked whether they may create.
+            detail = f"UID in precondition: {uid}, UID in object meta: "
+            raise conflict(attributes.kind, attributes.name, f"Precondition failed: {detail}")
+        # Only the right to update was checked so far.
         creation = _as_create(attributes)
         self._context.authorization.check(creation)
         return await self._create(creation, document, warnings)
@@ -172,8 +172,8 @@ class ObjectWriter:
             )
         uid = applied.document["metadata"].get("uid")
         if uid:
-            told = f"the provided object specified uid {uid}, and no existing object was found"
-            raise conflict(attributes.kind, attributes.name, f"uid mismatch: {told}")
+            detail = f"the provided object specified uid {uid}, and no existing object was found"
+            raise conflict(attributes.kind, attributes.name, f"uid mismatch: {detail}")
         creation = _as_create(attributes)
         self._context.authorization.check(creation)
         document = self._merge(attributes, None, applied)
@@ -243,13 +243,13 @@ class ObjectWriter:
         if not is_apply:
             now = document["metadata"]["creationTimestamp"]
             document = track(kind, None, document, attributes.field_manager, now, "")
-        told = (*warnings, *heard)
+        detail = (*warnings, *heard)
         if attributes.dry_run:
             self._check_free(kind, document)
-            return Written(document, told, is_new=True)
+            return Written(document, detail, is_new=True)
         stored = context.store.put(kind, context.keep(kind, document), expected="")
         await context.store.settle()
-        return Written(context.show(kind, stored), told, is_new=True)
+        return Written(context.show(kind, stored), detail, is_new=True)
 
     def _check_free(self, kind: ServedKind, document: JsonObject) -> None:
         namespace = document["metadata"].get("namespace") or ""
@@ -304,8 +304,8 @@ class ObjectWriter:
         if causes:
             raise invalid(kind, attributes.name, causes)
         heard = await self._context.admission.validate(attributes, new, old)
-        told = (*warnings, *admitted.warnings, *heard)
-        return Written(await self._keep(attributes, old, new, is_apply=is_apply), told)
+        detail = (*warnings, *admitted.warnings, *heard)
+        return Written(await self._keep(attributes, old, new, is_apply=is_apply), detail)
 
     async def _keep(
         self, attributes: RequestAttributes, old: JsonObject, new: JsonObject, *, is_apply: bool
@@ -332,7 +332,7 @@ class ObjectWriter:
 
 
 def is_finished(kind: ServedKind, document: JsonObject) -> bool:
-    """Is it deleted, and does nobody hold it any more?"""
+    """Is it deleted, without finalizers and grace period?"""
     metadata = document["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False
@@ -344,7 +344,7 @@ def is_finished(kind: ServedKind, document: JsonObject) -> bool:
 
 
 def _sends_managers(old: JsonObject, new: JsonObject) -> bool:
-    """Has the client something to say about who owns which fields?"""
+    """Does the client change managedFields?"""
     sent = new["metadata"].get("managedFields")
     return bool(sent != old["metadata"].get("managedFields") and sent is not None)
 

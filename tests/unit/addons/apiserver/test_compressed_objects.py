@@ -25,7 +25,7 @@ def test_like_objects_take_little_room():
 
 def test_a_mapping_like_any_other():
     chance = random.Random(1)
-    packed, plain = CompressedObjects(awake=3), {}
+    packed, plain = CompressedObjects(uncompressed=3), {}
     for _ in range(2000):
         key = chance.randrange(20)
         if chance.random() < 0.3 and key in plain:

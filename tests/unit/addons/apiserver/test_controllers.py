@@ -245,7 +245,7 @@ def test_a_queue_tries_again_what_fails(caplog: pytest.LogCaptureFixture) -> Non
     asyncio.run(run())
     counts = {task: looked.count(task) for task in ("fine", "wrong", "broken", "slow")}
     assert counts == {"fine": 1, "wrong": 2, "broken": 2, "slow": 3}
-    assert "will be tried again" in caplog.text
+    assert "reconcile failed, retrying" in caplog.text
 
 
 def test_a_queue_repeats_what_changed_meanwhile() -> None:

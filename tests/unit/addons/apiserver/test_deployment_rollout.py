@@ -2,7 +2,11 @@
 
 import pytest
 
-from lictor.addons.apiserver.resources.deployment_rollout import plan_rollout, read_rollout, resolve
+from lictor.addons.apiserver.controllers.deployment_rollout import (
+    plan_rollout,
+    read_rollout,
+    resolve,
+)
 
 
 def deployment(replicas, **strategy):

@@ -185,7 +185,7 @@ DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
     ("not JSON", lambda path: damage(path, "UPDATE objects SET body='{'"), "things a/x0 is not"),
     ("a list", lambda path: damage(path, "UPDATE objects SET body='[]'"), "things a/x0"),
     ("nameless", lambda path: damage(path, "UPDATE objects SET name='y'"), "things a/y"),
-    ("no revision", lambda path: damage(path, "DELETE FROM settings"), "which resourceVersion"),
+    ("no revision", lambda path: damage(path, "DELETE FROM settings"), "last resourceVersion"),
     (
         "odd revision",
         lambda path: damage(path, "UPDATE settings SET value='abc'"),

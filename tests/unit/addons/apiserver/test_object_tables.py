@@ -7,7 +7,7 @@ import yaml
 
 from lictor.addons.apiserver.kinds.catalogue import build_catalogue
 from lictor.addons.apiserver.rendering import render_table
-from lictor.addons.apiserver.resources.columns import tell_length
+from lictor.addons.apiserver.table_columns import format_duration
 
 NOW = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)
 BORN = "2024-01-01T11:55:00Z"
@@ -36,7 +36,7 @@ def cells(text):
     ],
 )  # fmt: skip
 def test_ages(seconds, told):
-    assert tell_length(timedelta(seconds=seconds).total_seconds()) == told
+    assert format_duration(timedelta(seconds=seconds).total_seconds()) == told
 
 
 @pytest.mark.parametrize(

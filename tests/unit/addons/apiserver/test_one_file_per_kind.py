@@ -13,18 +13,17 @@ from pathlib import Path
 import lictor
 
 _MODULE = """
-from lictor.addons.apiserver.field_errors import invalid
-from lictor.addons.apiserver.resources.columns import build_columns
-from lictor.addons.apiserver.resources.registry import BuiltinResource, select_by
+from lictor.addons.apiserver.table_columns import build_columns
+from lictor.addons.apiserver.kind import BuiltinResource, select_by
 
 
 def _set_defaults(kite):
     kite.setdefault("spec", {}).setdefault("colour", "red")
 
 
-def _validate(kite, old, say):
-    if kite["spec"].get("strings", 1) < 1:
-        say(invalid("spec.strings", kite["spec"]["strings"], "must be at least 1"))
+def _validate(kite):
+    if kite.value["spec"].get("strings", 1) < 1:
+        kite.at("spec").invalid("strings", "must be at least 1")
 
 
 RESOURCES = (

@@ -18,8 +18,8 @@ import httpx
 import pytest
 import yaml
 
-from lictor.addons.apiserver.up.credentials import Credentials
-from lictor.addons.apiserver.up.kubeconfig import (
+from lictor.addons.apiserver.up.credentials import (
+    Credentials,
     hold_kubeconfig,
     remove_kubeconfig,
     write_admin_kubeconfig,
@@ -27,7 +27,7 @@ from lictor.addons.apiserver.up.kubeconfig import (
 from lictor.cli.exit_codes import run
 from lictor.core.errors import ApiError, UsageError
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.resource import Resource
 
 ROOT = Path(__file__).parents[4]
@@ -288,7 +288,7 @@ def test_names_and_flags_of_kyverno(tmp_path):
         assert "5 policies in force" in cluster.told
         told = [cluster.process.stdout.readline() for _ in range(8)]
         [page] = [line.split()[1] for line in told if "/metrics" in line]
-        [address] = [line.split()[-1] for line in told if "as a page" in line]
+        [address] = [line.split()[-1] for line in told if "Web UI" in line]
 
         async def work(client):
             await client.get(SERVICE_ACCOUNTS, "kyverno-admission-controller", "kyverno")

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from embedded_site import open_site
 
+from lictor.addons.apiserver.controllers.batch_jobs import find_due
 from lictor.addons.apiserver.controllers.workloads import WorkloadControllers
-from lictor.addons.apiserver.resources.cron_job import _find_due
 from lictor.core.lang.schedule import compile_schedule
 
 APPS = "/apis/apps/v1/namespaces/default"
@@ -303,7 +303,7 @@ def test_cron_jobs_start_jobs():
 def test_only_the_last_of_missed_runs_counts():
     body = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}
     now = datetime(2026, 1, 1, 0, 14, 30, tzinfo=UTC)
-    due = _find_due(body, compile_schedule("*/5 * * * *"), now)
+    due = find_due(body, compile_schedule("*/5 * * * *"), now)
     assert due == datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
     late = {**body, "spec": {"startingDeadlineSeconds": 60}}
-    assert _find_due(late, compile_schedule("*/5 * * * *"), now) is None
+    assert find_due(late, compile_schedule("*/5 * * * *"), now) is None

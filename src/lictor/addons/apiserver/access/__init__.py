@@ -1,1 +1,1 @@
-"""Who asks, and what may they do? What they send is not looked at here, but for roles."""
+"""Authentication and authorization. Objects are read here only to check roles and bindings."""

@@ -1,7 +1,6 @@
 """Questions about access that are put as objects: created, answered, never kept."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final
 
 import orjson
@@ -11,6 +10,7 @@ from lictor.addons.apiserver.access.authorization import Authorization, RbacRule
 from lictor.addons.apiserver.field_errors import Cause
 from lictor.addons.apiserver.json_fields import read_object, read_text, read_texts
 from lictor.addons.apiserver.kind import ServedKind
+from lictor.addons.apiserver.objects import read_clock
 from lictor.addons.apiserver.request import ApiUser
 from lictor.addons.apiserver.service_account_tokens import ServiceTokens
 from lictor.addons.apiserver.status_errors import bad_request, invalid_object
@@ -57,7 +57,7 @@ class AccessReviews:
     def answer(
         self, kind: ServedKind, user: ApiUser, document: JsonObject, namespace: str = ""
     ) -> JsonObject:
-        """The review with its status; `user` is who asks."""
+        """The review with its status; `user` is the caller."""
         return self._answers[kind.plural](kind, user, document, namespace)
 
     # --- authorization.k8s.io
@@ -75,14 +75,14 @@ class AccessReviews:
         spec = read_object(document, "spec")
         _check_one(spec)
         if not read_text(spec, "user") and not read_texts(spec, "groups"):
-            told = 'Invalid value: "": at least one of user or group must be specified'
-            raise _invalid(told, "spec.user")
+            detail = 'Invalid value: "": at least one of user or group must be specified'
+            raise _invalid(detail, "spec.user")
         if not kind.namespaced:
             return {**document, "status": self._decide(spec, None)}
-        asked = read_text(read_object(spec, "resourceAttributes"), "namespace")
-        if asked != namespace:
-            told = f'Invalid value: "{asked}": must match metadata.namespace'
-            raise _invalid(told, "spec.resourceAttributes.namespace")
+        found = read_text(read_object(spec, "resourceAttributes"), "namespace")
+        if found != namespace:
+            detail = f'Invalid value: "{found}": must match metadata.namespace'
+            raise _invalid(detail, "spec.resourceAttributes.namespace")
         metadata = {**read_object(document, "metadata"), "namespace": namespace}
         status = self._decide(spec, None)
         return {**document, "metadata": metadata, "status": status}
@@ -134,8 +134,8 @@ class AccessReviews:
         audiences = read_texts(spec, "audiences")
         user = self._authentication.read_token(token, audiences)
         if user is None:
-            told = "invalid bearer token"
-            return {**document, "status": {"user": {}, "error": told}}
+            detail = "invalid bearer token"
+            return {**document, "status": {"user": {}, "error": detail}}
         meant = self._service_tokens.audiences_of(token, audiences)
         status: JsonObject = {"authenticated": True, "user": describe_user(user)}
         if meant:
@@ -144,11 +144,10 @@ class AccessReviews:
 
 
 def _review_self(kind: ServedKind, user: ApiUser, _: JsonObject, __: str) -> JsonObject:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "kind": kind.kind,
         "apiVersion": kind.api_version,
-        "metadata": {"creationTimestamp": now},
+        "metadata": {"creationTimestamp": read_clock()},
         "status": {"userInfo": describe_user(user)},
     }
 
@@ -165,7 +164,7 @@ def _show_rule(rule: RbacRule) -> JsonObject:
 
 
 def _check_one(spec: JsonObject) -> None:
-    """A review asks about a resource or about a path."""
+    """A review concerns either a resource or a path."""
     given = [spec.get(field) is not None for field in _SUBJECTS]
     if all(given):
         path = read_object(spec, "nonResourceAttributes")
@@ -186,7 +185,7 @@ def _check_one(spec: JsonObject) -> None:
 _SUBJECTS = ("resourceAttributes", "nonResourceAttributes")
 
 
-def _invalid(told: str, field: str) -> RefusedRequestError:
+def _invalid(detail: str, field: str) -> RefusedRequestError:
     # The API server does not name the kind of a review here.
-    cause = Cause("FieldValueInvalid", told, field)
+    cause = Cause("FieldValueInvalid", detail, field)
     return invalid_object(f".{_GROUP}", {"group": _GROUP}, "", [cause])

@@ -1,4 +1,4 @@
-"""Who asks, by certificate or by token; and as whom do they want to be taken?"""
+"""The user of a request, by certificate or token, and impersonation."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ HEADERS = frozenset(
     (b"authorization", b"impersonate-user", b"impersonate-group", b"impersonate-uid")
 )
 IMPERSONATE_EXTRA = b"impersonate-extra-"
-# What says nothing of anyone's objects.
+# Paths that reveal nothing about objects.
 _OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 
 
@@ -38,11 +38,11 @@ class Authentication:
     ) -> None:
         self._authorization = authorization
         self._service_tokens = service_tokens
-        # By digest: how long a look-up takes says nothing of the token then.
+        # By digest, so that the time of a lookup reveals nothing about a token.
         self._tokens = {_digest(token): _know(user) for token, user in (tokens or {}).items()}
 
     def identify(self, call: HttpRequest) -> ApiUser:
-        """Who asks; raises RefusedRequestError 401 where nobody can tell."""
+        """The user of a request; raises RefusedRequestError 401 without valid credentials."""
         user = self._identify_sender(call)
         for name in call.headers:
             if name.startswith(b"impersonate-"):
@@ -78,9 +78,9 @@ class Authentication:
         }
         name = headers.get("impersonate-user", [""])[0]
         if not name:
-            told = "requested groups, uid or extra without impersonating a user"
+            detail = "requested groups, uid or extra without impersonating a user"
             raise RefusedRequestError(
-                f"Internal error occurred: {told}", code=500, reason="InternalError"
+                f"Internal error occurred: {detail}", code=500, reason="InternalError"
             )
         for question in _list_questions(user, name, headers):
             self._authorization.require(question)

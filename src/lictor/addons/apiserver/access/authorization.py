@@ -9,6 +9,7 @@ from lictor.addons.apiserver.json_fields import read_list, read_object, read_tex
 from lictor.addons.apiserver.kind import Catalogue, ObjectReader, ObjectSource
 from lictor.addons.apiserver.request import ApiUser, RequestAttributes
 from lictor.addons.apiserver.service_account_tokens import ACCOUNT_PREFIX
+from lictor.addons.apiserver.status_errors import forbid
 from lictor.core.errors import RefusedRequestError
 from lictor.core.raw import Json, JsonObject
 
@@ -157,10 +158,12 @@ class Rbac:
         rules = known[place]
         problem = "" if rules is not None else f'{kind.lower()}.{GROUP} "{role}" not found'
         name = read_text(metadata, "name")
-        told = f'RoleBinding "{name}/{namespace}"' if namespace else f'ClusterRoleBinding "{name}"'
+        detail = (
+            f'RoleBinding "{name}/{namespace}"' if namespace else f'ClusterRoleBinding "{name}"'
+        )
         for subject in read_list(binding, "subjects"):
             key, whom = _read_subject(subject, namespace)
-            story = f'{told} of {kind} "{role}" to {whom}'
+            story = f'{detail} of {kind} "{role}" to {whom}'
             yield key, RoleGrant(namespace, rules or (), story, problem)
 
     def _find_rules(self, kind: str, namespace: str, name: str) -> tuple[RbacRule, ...] | None:
@@ -224,30 +227,17 @@ class Authorization:
             _refuse(question, reason)
 
     def decide(self, question: AccessQuestion) -> tuple[bool, str]:
-        """Whether it is allowed, and why or why not, as far as there is something to say."""
+        """Whether it is allowed, and the reason, if there is one."""
         if MASTERS in question.user.groups:
             return True, ""
         return self.rbac.decide(question)
 
 
 def _refuse(question: AccessQuestion, reason: str) -> NoReturn:
-    told = _escape(_describe(question)) + (f": {reason}" if reason else "")
+    detail = _escape(_describe(question)) + (f": {reason}" if reason else "")
     if question.path:
-        raise RefusedRequestError(f"forbidden: {told}", code=403, reason="Forbidden", details={})
-    raise forbid(question.group, question.resource, question.name, told)
-
-
-def forbid(group: str, resource: str, name: str, why: str) -> RefusedRequestError:
-    """A Status 403 about an object, or about a kind where there is no name."""
-    qualified = f"{resource}.{group}" if group else resource
-    named = f'{qualified} "{name}"' if name else qualified
-    details: JsonObject = {"name": name, "group": group, "kind": resource}
-    return RefusedRequestError(
-        f"{named} is forbidden: {why}",
-        code=403,
-        reason="Forbidden",
-        details={field: text for field, text in details.items() if text},
-    )
+        raise RefusedRequestError(f"forbidden: {detail}", code=403, reason="Forbidden", details={})
+    raise forbid(question.group, question.resource, question.name, detail)
 
 
 def _describe(question: AccessQuestion) -> str:
@@ -270,7 +260,7 @@ def _escape(text: str) -> str:
 
 
 def read_question(spec: JsonObject, user: ApiUser | None = None) -> AccessQuestion:
-    """What an access review asks; `user` where it asks about the one who asks."""
+    """The question of an access review; `user` is the caller of a self review."""
     who = user or ApiUser(
         read_text(spec, "user"),
         read_texts(spec, "groups"),

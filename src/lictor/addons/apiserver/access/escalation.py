@@ -1,4 +1,4 @@
-"""Nobody may hand out rights that they do not have, by roles, bindings or certificates."""
+"""Prevents users from granting rights that they lack, by roles, bindings or certificates."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,12 +11,11 @@ from lictor.addons.apiserver.access.authorization import (
     AccessQuestion,
     Authorization,
     RbacRule,
-    forbid,
 )
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
 from lictor.addons.apiserver.kind import ObjectReader
 from lictor.addons.apiserver.request import RequestAttributes
-from lictor.addons.apiserver.status_errors import not_found
+from lictor.addons.apiserver.status_errors import forbid, not_found
 from lictor.core.model.request import Operation
 from lictor.core.raw import Json, JsonObject
 
@@ -74,8 +73,8 @@ class Escalation:
         if (_aggregates(document) or _aggregates(old)) and self._list_missing(
             attributes, _EVERYTHING
         ):
-            told = "must have cluster-admin privileges to use the aggregationRule"
-            raise forbid(GROUP, attributes.kind.plural, _name(document), told)
+            detail = "must have cluster-admin privileges to use the aggregationRule"
+            raise forbid(GROUP, attributes.kind.plural, _name(document), detail)
 
     def _check_binding(self, attributes: RequestAttributes, document: JsonObject) -> None:
         ref = read_object(document, "roleRef")
@@ -100,8 +99,8 @@ class Escalation:
         for name in (signer, f"{signer.partition('/')[0]}/*"):
             if self._may(attributes, verb, "signers", name, group):
                 return
-        told = f"user not permitted to {verb} requests with signerName {_quote(signer)}"
-        raise forbid(group, attributes.kind.plural, attributes.name, told)
+        detail = f"user not permitted to {verb} requests with signerName {_quote(signer)}"
+        raise forbid(group, attributes.kind.plural, attributes.name, detail)
 
     def _may(
         self, attributes: RequestAttributes, verb: str, plural: str, name: str, group: str = GROUP
@@ -118,13 +117,13 @@ class Escalation:
         if not missing:
             return
         user = attributes.user
-        told = "\n".join(sorted(_describe(missing)))
+        detail = "\n".join(sorted(_describe(missing)))
         raise forbid(
             GROUP,
             attributes.kind.plural,
             _name(document),
             f"user {_quote(user.name)} (groups={_quote_all(user.groups)}) is attempting to grant "
-            f"RBAC permissions not currently held:\n{told}",
+            f"RBAC permissions not currently held:\n{detail}",
         )
 
     def _list_missing(
@@ -177,13 +176,13 @@ def _describe(parts: Iterable[Permission]) -> Iterator[str]:
             place = Permission("", part.group, part.resource, part.name)
             verbs.setdefault(place, []).append(part.verb)
     for place, listed in verbs.items():
-        told = [
+        detail = [
             f"APIGroups:{_quote_all([place.group])}",
             f"Resources:{_quote_all([place.resource])}",
         ]
         if place.name:
-            told.append(f"ResourceNames:{_quote_all([place.name])}")
-        yield f"{{{', '.join(told)}, Verbs:{_quote_all(listed)}}}"
+            detail.append(f"ResourceNames:{_quote_all([place.name])}")
+        yield f"{{{', '.join(detail)}, Verbs:{_quote_all(listed)}}}"
 
 
 def _is_upkeep(document: JsonObject, old: JsonObject) -> bool:

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicies and MutatingAdmissionPolicies, as the API server itself asks them."""
+"""ValidatingAdmissionPolicies and MutatingAdmissionPolicies of the embedded API server."""
 
 import asyncio
 import logging
@@ -10,8 +10,7 @@ from lictor.addons.apiserver.admission.webhooks import is_exempt
 from lictor.addons.apiserver.json_fields import read_object, read_text
 from lictor.addons.apiserver.kind import ObjectReader
 from lictor.addons.apiserver.kinds.catalogue import KindCatalogue
-from lictor.addons.apiserver.request import ApiUser
-from lictor.addons.apiserver.service_account_tokens import ACCOUNT_PREFIX, account_groups
+from lictor.addons.apiserver.service_account_tokens import name_controller
 from lictor.addons.apiserver.status_errors import internal_error
 from lictor.addons.apiserver.submission import MutationPasses, Submission
 from lictor.core.errors import CompileError, RefusedRequestError
@@ -25,10 +24,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-STATUS_KEEPER = ApiUser(
-    f"{ACCOUNT_PREFIX}kube-system:validatingadmissionpolicy-status-controller",
-    account_groups("kube-system"),
-)
+STATUS_KEEPER = name_controller("validatingadmissionpolicy-status-controller")
 _PASSING = (404, 409)
 # Replaces the status of a policy, as STATUS_KEEPER.
 WriteStatus = Callable[[JsonObject], Awaitable[object]]
@@ -58,9 +54,9 @@ class PolicyStatusController:
             status = read_object(policy, "status")
             if status.get("observedGeneration") == generation:
                 continue
-            told = {**status, "observedGeneration": generation, "typeChecking": {}}
+            detail = {**status, "observedGeneration": generation, "typeChecking": {}}
             try:
-                await self._write({**policy, "status": told})
+                await self._write({**policy, "status": detail})
             except RefusedRequestError as error:
                 # Gone, or changed meanwhile: that wakes us up again.
                 if error.code not in _PASSING:
@@ -143,26 +139,26 @@ class AdmissionPolicies:
                     documents, self._reader, self._catalogue, self._lookups
                 )
             except CompileError as error:
-                # Policies themselves are exempt: whoever wrote it can still repair it.
+                # Policies themselves are exempt, so that their author can still repair them.
                 raise internal_error(str(error)) from error
         return self._policies
 
 
 def _refuse(submission: Submission, denial: "Denial") -> RefusedRequestError:
     bound = f" with binding '{denial.binding}'" if denial.binding else ""
-    told = f"{VALIDATING_KIND} '{denial.policy}'{bound} denied request: {denial.message}"
-    error = submission.forbid(told)
+    detail = f"{VALIDATING_KIND} '{denial.policy}'{bound} denied request: {denial.message}"
+    error = submission.forbid(detail)
     reason = denial.reason or "Invalid"
     return RefusedRequestError(
         error.message,
         code=_CODES.get(reason, HTTPStatus.UNPROCESSABLE_ENTITY),
         reason=reason,
-        details={**(error.details or {}), "causes": [{"message": told}]},
+        details={**(error.details or {}), "causes": [{"message": detail}]},
     )
 
 
 def _refuse_mutation(submission: Submission, denials: "Sequence[Denial]") -> RefusedRequestError:
-    told = [
+    detail = [
         f"policy '{each.policy}' with binding '{each.binding}' denied request: {each.message}"
         if each.binding
         else f'policy "{each.policy}" denied request: {each.message}'
@@ -170,8 +166,8 @@ def _refuse_mutation(submission: Submission, denials: "Sequence[Denial]") -> Ref
     ]
     error = submission.forbid("admission request denied by policy")
     return RefusedRequestError(
-        told[0],
+        detail[0],
         code=HTTPStatus.FORBIDDEN,
         reason=denials[0].reason or "Forbidden",
-        details={**(error.details or {}), "causes": [{"message": text} for text in told]},
+        details={**(error.details or {}), "causes": [{"message": text} for text in detail]},
     )

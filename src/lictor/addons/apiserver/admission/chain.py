@@ -57,8 +57,8 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def _hand_on(warnings: list[str]) -> Iterator[None]:
-    """Whoever is refused hears the warnings as well."""
+def _attach_warnings(warnings: list[str]) -> Iterator[None]:
+    """A refusal carries the warnings collected before it."""
     try:
         yield
     except RefusedRequestError as error:
@@ -91,7 +91,7 @@ class AdmissionChain:
         submission = Submission(attributes, document, old)
         warnings: list[str] = []
         rounds = MutationPasses()
-        with _hand_on(warnings):
+        with _attach_warnings(warnings):
             await self._run(submission, rounds, warnings)
             if rounds.wants_another:
                 rounds.is_again = True
@@ -105,7 +105,7 @@ class AdmissionChain:
         warnings: list[str] = []
         self._escalation.check(attributes, document, old)
         submission = Submission(attributes, document, old)
-        with _hand_on(warnings):
+        with _attach_warnings(warnings):
             self._pod_security.validate(submission, warnings)
             self._policies.validate(submission, warnings)
             await self._webhooks.validate(submission, warnings)

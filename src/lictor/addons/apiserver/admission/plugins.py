@@ -1,11 +1,12 @@
 """Kubernetes' own admission plugins that people notice: namespaces, accounts, Pod Security."""
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
 from lictor.addons.apiserver.kind import ObjectReader
+from lictor.addons.apiserver.resources.pod_defaults import SYSTEM_PRIORITIES, add_tolerations
 from lictor.addons.apiserver.submission import Submission, missing_namespace
 from lictor.core.errors import CompileError, EvaluationError, RefusedRequestError
 from lictor.core.model.request import Operation
@@ -53,12 +54,12 @@ class PodSecurityAdmission:
         if not any(name.startswith(_LABEL_PREFIX) for name in labels) or _is_trifle(submission):
             return
         pod = document if is_pod else _find_template(document)
-        told = _find_violations(labels, "enforce", pod) if is_pod else ""
-        if told:
-            raise submission.forbid(f"violates PodSecurity {told}")
-        told = _find_violations(labels, "warn", pod)
-        if told:
-            warnings.append(f"would violate PodSecurity {told}")
+        detail = _find_violations(labels, "enforce", pod) if is_pod else ""
+        if detail:
+            raise submission.forbid(f"violates PodSecurity {detail}")
+        detail = _find_violations(labels, "warn", pod)
+        if detail:
+            warnings.append(f"would violate PodSecurity {detail}")
 
     def _labels(self, namespace: str) -> Mapping[str, str]:
         found = self._reader.get("", "namespaces", "", namespace)
@@ -134,7 +135,7 @@ _PLACE = "/var/run/secrets/kubernetes.io/serviceaccount"
 _PREFIX = "kube-api-access-"
 # Without vowels and digits that look like letters, as the API server names things.
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-# An hour and a bit: so kubelets can tell the usual token from one that was asked for.
+# Slightly more than an hour, so that kubelets can distinguish it from a requested token.
 _SECONDS = 3607
 _MODE = 0o644
 
@@ -203,9 +204,6 @@ def _build_volume(name: str) -> JsonObject:
 
 _UNDELETABLE = frozenset(("default", "kube-system", "kube-public"))
 _REVIEWS = ("authorization.k8s.io", "localsubjectaccessreviews")
-_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_PATIENCE = 300
-_SYSTEM_PRIORITIES = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
 
 
 class BuiltinPlugins:
@@ -256,10 +254,7 @@ class BuiltinPlugins:
         found = self._find_account(submission, account)
         spec["serviceAccountName"] = spec["serviceAccount"] = account
         spec = dict(add_token_volume(add_pull_secrets(spec, found), found))
-        tolerations = read_list(spec, "tolerations")
-        added = [*_list_tolerations(tolerations)]
-        if added:
-            spec["tolerations"] = [*tolerations, *added]
+        add_tolerations(spec)
         self._set_priority(submission, spec)
         submission.replace({**document, "spec": spec})
 
@@ -282,32 +277,13 @@ class BuiltinPlugins:
 
     def _find_priority(self, name: str) -> tuple[int, str] | None:
         usual = "PreemptLowerPriority"
-        if name in _SYSTEM_PRIORITIES:
-            return _SYSTEM_PRIORITIES[name], usual
+        if name in SYSTEM_PRIORITIES:
+            return SYSTEM_PRIORITIES[name], usual
         for each in self._reader.list("scheduling.k8s.io", "priorityclasses"):
             named = read_text(read_object(each, "metadata"), "name") == name
             if named if name else each.get("globalDefault") is True:
                 return int(each.get("value", 0)), read_text(each, "preemptionPolicy") or usual
         return None if name else (0, usual)
-
-
-def _list_tolerations(known: list[Json]) -> Iterator[JsonObject]:
-    for key in _TAINTS:
-        if not any(_tolerates(each, key) for each in known):
-            yield {
-                "key": key,
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": _PATIENCE,
-            }
-
-
-def _tolerates(toleration: Json, key: str) -> bool:
-    return (
-        isinstance(toleration, dict)
-        and toleration.get("key") in (None, "", key)
-        and toleration.get("effect") in (None, "", "NoExecute")
-    )
 
 
 def _terminating(submission: Submission) -> RefusedRequestError:

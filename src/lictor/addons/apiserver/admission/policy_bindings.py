@@ -1,79 +1,24 @@
-"""CEL on requests under admission: match conditions, and bindings of admission policies."""
+"""Bindings of admission policies: the requests and the parameters that each selects."""
 
 from collections.abc import Sequence
 
 import msgspec
 
-from lictor.addons.apiserver.admission.webhooks import MatchConditionTest
-from lictor.addons.apiserver.json_fields import read_object, read_text
+from lictor.addons.apiserver.json_fields import read_object
 from lictor.addons.apiserver.kind import ObjectReader, ServedKind
-from lictor.addons.apiserver.submission import Submission, convert, describe_request
 from lictor.core.errors import EvaluationError
-from lictor.core.evaluate.cel.context import CelContext, bind_host_functions
-from lictor.core.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
-from lictor.core.facts.resource_names import builtin_names
+from lictor.core.evaluate.cel.context import CelContext
+from lictor.core.evaluate.cel.expressions import ExpressionCompiler
 from lictor.core.families.admission_policy.bindings import select_bound
 from lictor.core.families.admission_policy.records import AdmissionPolicy, Binding
-from lictor.core.lang.cel.environment import kubernetes_environment, make_activation
-from lictor.core.lang.cel.library.authorization import authorizer, request_resource
+from lictor.core.lang.cel.environment import kubernetes_environment
 from lictor.core.lang.label_selector import MapTest
 from lictor.core.match.metadata import compile_selector
-from lictor.core.model.matching import MatchCondition
 from lictor.core.model.policy import ParamKind, ParamRef
 from lictor.core.model.program import Case, Select
 from lictor.core.model.request import Request
 from lictor.core.model.scope import Scope
-from lictor.core.ports import Lookups
 from lictor.core.raw import Json, JsonObject
-
-
-def compile_cel_conditions(
-    conditions: Sequence[Json], lookups: Lookups, *, ignore_errors: bool
-) -> MatchConditionTest:
-    """Whether all hold."""
-    records = [
-        MatchCondition(read_text(each, "name"), read_text(each, "expression"))
-        for each in conditions
-    ]
-    language = ExpressionCompiler(
-        kubernetes_environment(has_params=False),
-        bind_host_functions(lookups, builtin_names()),
-        lenient=True,
-    )
-    holds = compile_match_conditions(records, language, ignore_errors=ignore_errors)
-    asks_access = any("authorizer" in record.expression for record in records)
-
-    def decide(submission: Submission, place: ServedKind | None) -> bool:
-        values = _show(submission, place)
-        if asks_access:
-            values |= _show_access(submission)
-        return holds is None or holds(make_activation(values))
-
-    return decide
-
-
-def _show(submission: Submission, place: ServedKind | None) -> JsonObject:
-    shown = "" if place is None else place.api_version
-    document = convert(submission.document, shown)
-    old = convert(submission.old, shown)
-    request = describe_request(submission, place, with_objects=False)
-    return {"object": document, "oldObject": old, "request": request, "namespaceObject": None}
-
-
-def _show_access(submission: Submission) -> JsonObject:
-    attributes = submission.attributes
-    asked = {
-        "group": attributes.kind.group,
-        "resource": attributes.kind.plural,
-        "subresource": attributes.subresource,
-        "namespace": attributes.namespace,
-        "name": submission.name,
-    }
-    caller = {"user": attributes.user.name, "groups": list(attributes.user.groups)}
-    return {
-        "authorizer": authorizer(caller),
-        "authorizer.requestResource": request_resource(asked, caller),
-    }
 
 
 class ParamFinder:
@@ -97,7 +42,7 @@ class ParamFinder:
             raise EvaluationError(
                 "no params found for policy binding with `Deny` parameterNotFoundAction"
             )
-        # Objects are kept in one version and shown in the one that was asked for.
+        # Objects are stored in one version and shown in the requested one.
         return [{**each, "apiVersion": kind.api_version, "kind": kind.kind} for each in found]
 
     def _find_home(self, kind: ServedKind, namespace: str) -> str:
@@ -163,7 +108,7 @@ class CompiledBinding(msgspec.Struct, frozen=True):
         return matches is not None and matches(request)
 
     def list_params(self, namespace: str) -> list[Json]:
-        """The parameters with which the policy is asked, one after the other."""
+        """The parameters with which the policy is evaluated, in order."""
         return [None] if self.params is None else list(self.params.find(namespace))
 
 
@@ -188,8 +133,10 @@ def find_fault(policy: AdmissionPolicy, facts: BindingContext) -> str:
     kind = policy.spec.param_kind
     if kind is None or facts.reader.catalogue.find_kind(kind.api_version, kind.kind) is not None:
         return ""
-    told = describe_kind(kind)
-    return f"failed to configure policy: failed to find resource referenced by paramKind: '{told}'"
+    detail = describe_kind(kind)
+    return (
+        f"failed to configure policy: failed to find resource referenced by paramKind: '{detail}'"
+    )
 
 
 def make_language(

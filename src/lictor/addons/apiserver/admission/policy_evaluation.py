@@ -1,4 +1,4 @@
-"""Native policies, compiled by our own engine of CEL, and asked in Kubernetes' order."""
+"""Native policies, compiled to CEL programs and evaluated in Kubernetes' order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -76,8 +76,8 @@ class CompiledMutatingPolicy(msgspec.Struct, frozen=True):
             try:
                 params = bound.list_params(submission.namespace)
             except UNDECIDED as error:
-                told = f"failed to configure binding: {error}"
-                denials.append(Denial(self.name, bound.name, told))
+                detail = f"failed to configure binding: {error}"
+                denials.append(Denial(self.name, bound.name, detail))
                 continue
             for param in params:
                 try:
@@ -106,7 +106,7 @@ class CompiledMutatingPolicy(msgspec.Struct, frozen=True):
         if rounds.is_again and not rounds.policies.wants(key):
             return
 
-        def see(changed: JsonObject, _: JsonObject) -> Activation:
+        def see(changed: JsonObject) -> Activation:
             return self.view.adding(case, **{**others, "object": changed})
 
         after = self.change_object(activation, before, see)
@@ -123,7 +123,7 @@ def compile_mutating(
     bindings: Sequence[MutatingAdmissionPolicyBinding],
     facts: BindingContext,
 ) -> CompiledMutatingPolicy:
-    """A policy, ready to be asked."""
+    """Compile a policy with its bindings."""
     spec = policy.spec
     language = make_language(policy, facts, has_patches=True)
     return CompiledMutatingPolicy(
@@ -223,7 +223,7 @@ def compile_validating(
     bindings: Sequence[ValidatingAdmissionPolicyBinding],
     facts: BindingContext,
 ) -> CompiledValidatingPolicy:
-    """A policy, ready to be asked."""
+    """Compile a policy with its bindings."""
     spec = policy.spec
     language = make_language(policy, facts)
     texts = [*list_decision_texts(spec.match_conditions, spec.variables, spec.validations)]

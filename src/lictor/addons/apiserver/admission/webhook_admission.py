@@ -1,4 +1,4 @@
-"""Webhooks as Kubernetes asks them: those that change one by one, those that check at once."""
+"""Calls of admission webhooks: mutating ones in sequence, validating ones in parallel."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ _KNOWN_VERSIONS = ("v1", "v1beta1")
 
 
 class WebhookAdmission:
-    """Asks the webhooks of one server."""
+    """Calls the webhooks of one server."""
 
     def __init__(
         self, reader: ObjectReader, mutating: WebhookIndex, validating: WebhookIndex
@@ -71,7 +71,7 @@ class WebhookAdmission:
         memory.end(submission.document)
 
     async def validate(self, submission: Submission, warnings: list[str]) -> None:
-        """Ask all webhooks at once; the first refusal counts."""
+        """Call all webhooks in parallel; the first refusal counts."""
         called = [
             candidate
             for candidate in self._validating.candidates(submission)
@@ -82,8 +82,8 @@ class WebhookAdmission:
         if len(called) == 1:
             await self._check(called[0], submission, warnings)
             return
-        asked = (self._check(candidate, submission, warnings) for candidate in called)
-        for outcome in await asyncio.gather(*asked, return_exceptions=True):
+        calls = (self._check(candidate, submission, warnings) for candidate in called)
+        for outcome in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
 
@@ -136,7 +136,7 @@ class WebhookAdmission:
     ) -> bool:
         """Whether the webhook has changed the object."""
         hook = candidate.hook
-        answer = await self._ask(candidate, submission, is_mutating=True)
+        answer = await self._call(candidate, submission, is_mutating=True)
         if answer is None:
             return False
         warnings += answer.warnings
@@ -159,28 +159,28 @@ class WebhookAdmission:
     async def _check(
         self, candidate: MatchedWebhook, submission: Submission, warnings: list[str]
     ) -> None:
-        answer = await self._ask(candidate, submission, is_mutating=False)
+        answer = await self._call(candidate, submission, is_mutating=False)
         if answer is None:
             return
         warnings += answer.warnings
         if not answer.is_allowed:
             raise _refusal(candidate.hook, answer)
 
-    async def _ask(
+    async def _call(
         self, candidate: MatchedWebhook, submission: Submission, *, is_mutating: bool
     ) -> WebhookAnswer | None:
-        """What the webhook says; None where it says nothing and nobody minds."""
+        """The answer of a webhook; None if it failed and its failures are ignored."""
         hook = candidate.hook
         if submission.attributes.dry_run and hook.side_effects not in _HARMLESS:
-            told = f'admission webhook "{hook.name}" does not support dry run'
-            raise RefusedRequestError(told, code=400, reason="BadRequest")
+            detail = f'admission webhook "{hook.name}" does not support dry run'
+            raise RefusedRequestError(detail, code=400, reason="BadRequest")
         try:
             return await self._exchange(candidate, submission, is_mutating=is_mutating)
         except LookupFailedError as error:
-            told = f'failed calling webhook "{hook.name}": {error}'
+            detail = f'failed calling webhook "{hook.name}": {error}'
             if not hook.is_ignored:
-                raise internal_error(told) from error
-            log.warning("webhook did not answer", extra={"webhook": hook.name, "why": told})
+                raise internal_error(detail) from error
+            log.warning("webhook did not answer", extra={"webhook": hook.name, "why": detail})
             return None
 
     async def _exchange(

@@ -64,7 +64,7 @@ class ServiceAddresses:
             if labels.get(_OWNER) != name or number is None:
                 continue
             for endpoint in read_list(each, "endpoints"):
-                # Nothing said means ready.
+                # Without a condition an endpoint is ready.
                 if read_object(endpoint, "conditions").get("ready") is not False:
                     for address in read_list(endpoint, "addresses"):
                         yield str(address), number
@@ -174,7 +174,7 @@ class WebhookCaller:
         key = (url, address.ca, server_name)
         found = self._wires.get(key)
         if found is None:
-            self._make_room()
+            self._close_oldest()
             found = self._wires[key] = HttpClient(
                 url,
                 _trust(address.ca),
@@ -184,7 +184,7 @@ class WebhookCaller:
             )
         return found
 
-    def _make_room(self) -> None:
+    def _close_oldest(self) -> None:
         while len(self._wires) >= _MAX_WIRES:
             oldest = next(iter(self._wires))
             task = asyncio.get_running_loop().create_task(self._wires.pop(oldest).close())
@@ -214,7 +214,7 @@ def _trust(ca: bytes) -> ssl.SSLContext:
 
 
 def _explain(error: Exception, url: str) -> str:
-    """Why there is no answer, as Go says it."""
+    """Why there is no answer, as Go reports it."""
     host = urlsplit(url).netloc
     if isinstance(error, TimeoutError):
         return "context deadline exceeded"

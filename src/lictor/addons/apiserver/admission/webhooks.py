@@ -2,38 +2,26 @@
 
 import binascii
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 
+from lictor.addons.apiserver.field_checks import compile_fit
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text, read_texts
 from lictor.addons.apiserver.kind import ObjectReader, ServedKind
 from lictor.addons.apiserver.kinds.catalogue import KindCatalogue
-from lictor.addons.apiserver.submission import Submission
-from lictor.core.errors import CompileError
+from lictor.addons.apiserver.submission import Submission, convert, describe_request
+from lictor.core.facts.resource_names import builtin_names
 from lictor.core.families.admission_policy import MUTATING_KIND, VALIDATING_KIND
-from lictor.core.lang.label_selector import MapTest, Requirement, compile_label_selector
+from lictor.core.lang.label_selector import MapTest
+from lictor.core.model.matching import MatchCondition
 from lictor.core.model.request import Operation
 from lictor.core.ports import Lookups
 from lictor.core.raw import Json, JsonObject
 
-# Do all hold? Raises EvaluationError where that cannot be decided.
+# Do all conditions hold? Raises EvaluationError if that cannot be decided.
 MatchConditionTest: TypeAlias = Callable[[Submission, ServedKind | None], bool]
-
-
-def compile_conditions(
-    conditions: Sequence[Json], lookups: Lookups, *, ignore_errors: bool
-) -> MatchConditionTest | None:
-    """None where there is nothing to ask. With `ignore_errors`, what is undecided does not hold."""
-    if not conditions:
-        return None
-    # The engine of that language is heavy, and most webhooks have no conditions.
-    from lictor.addons.apiserver.admission.policy_bindings import compile_cel_conditions
-
-    return compile_cel_conditions(conditions, lookups, ignore_errors=ignore_errors)
-
-
 GROUP: Final = "admissionregistration.k8s.io"
 MUTATING: Final = "mutatingwebhookconfigurations"
 VALIDATING: Final = "validatingwebhookconfigurations"
@@ -72,7 +60,7 @@ class WebhookRule(msgspec.Struct, frozen=True):
     def takes(
         self, operation: Operation, kind: ServedKind, subresource: str, *, inside: bool
     ) -> bool:
-        """Tell whether it means this; `inside` is whether the request names a namespace."""
+        """Does the rule select this? `inside`: the request is in a namespace."""
         if self.scope != "*" and inside is not (self.scope == "Namespaced"):
             return False
         return (
@@ -112,7 +100,7 @@ class MatchedWebhook(msgspec.Struct, frozen=True):
 
 
 def is_exempt(kind: ServedKind) -> bool:
-    """Tell whether no webhook is asked: else one could lock out its own repair."""
+    """Is the kind exempt from webhooks, so that none can prevent its own repair?"""
     return kind.group == GROUP and kind.kind in _EXEMPT
 
 
@@ -249,26 +237,59 @@ def _read_address(config: JsonObject) -> WebhookAddress:
     )
 
 
-def compile_fit(selector: Json) -> MapTest | None:
-    """A test of labels; None where everything fits."""
-    labels = read_object(selector, "matchLabels")
-    expressions = read_list(selector, "matchExpressions")
-    if not labels and not expressions:
+def compile_conditions(
+    conditions: Sequence[Json], lookups: Lookups, *, ignore_errors: bool
+) -> MatchConditionTest | None:
+    """None without conditions. With `ignore_errors`, an undecided condition does not hold."""
+    if not conditions:
         return None
-    requirements = tuple(
-        Requirement(read_text(each, "key"), read_text(each, "operator"), read_texts(each, "values"))
-        for each in expressions
+    # The CEL engine is slow to load, and most webhooks have no conditions.
+    from lictor.core.evaluate.cel.context import bind_host_functions
+    from lictor.core.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
+    from lictor.core.lang.cel.environment import kubernetes_environment, make_activation
+
+    records = [
+        MatchCondition(read_text(each, "name"), read_text(each, "expression"))
+        for each in conditions
+    ]
+    language = ExpressionCompiler(
+        kubernetes_environment(has_params=False),
+        bind_host_functions(lookups, builtin_names()),
+        lenient=True,
     )
-    try:
-        return compile_label_selector(labels, requirements)
-    except CompileError as error:
-        return _refuse_all(error.message)
+    holds = compile_match_conditions(records, language, ignore_errors=ignore_errors)
+    asks_access = any("authorizer" in record.expression for record in records)
+
+    def decide(submission: Submission, place: ServedKind | None) -> bool:
+        values = _show(submission, place)
+        if asks_access:
+            values |= _show_access(submission)
+        return holds is None or holds(make_activation(values))
+
+    return decide
 
 
-def _refuse_all(why: str) -> Callable[[Mapping[str, str]], bool]:
-    # Such a selector is refused when it is written; should one be there all the same, it may not
-    # turn a webhook off in silence.
-    def fits(_: Mapping[str, str]) -> bool:
-        raise CompileError(why)
+def _show(submission: Submission, place: ServedKind | None) -> JsonObject:
+    shown = "" if place is None else place.api_version
+    document = convert(submission.document, shown)
+    old = convert(submission.old, shown)
+    request = describe_request(submission, place, with_objects=False)
+    return {"object": document, "oldObject": old, "request": request, "namespaceObject": None}
 
-    return fits
+
+def _show_access(submission: Submission) -> JsonObject:
+    attributes = submission.attributes
+    from lictor.core.lang.cel.library.host import make_authorizer, request_resource
+
+    resource = {
+        "group": attributes.kind.group,
+        "resource": attributes.kind.plural,
+        "subresource": attributes.subresource,
+        "namespace": attributes.namespace,
+        "name": submission.name,
+    }
+    caller = make_authorizer(attributes.user.name, attributes.user.groups)
+    return {
+        "authorizer": caller,
+        "authorizer.requestResource": request_resource(caller, **resource),
+    }

@@ -1,1 +1,1 @@
-"""Loops that bring objects to what their specs say. They write through the loopback client only."""
+"""Loops that reconcile objects with their specs. They write through the loopback client only."""

@@ -18,7 +18,7 @@ _KEEPER: ApiUser = SYSTEM
 
 
 class DefinitionController:
-    """Tells the catalogue what is defined, tells definitions whether they hold, and clears up."""
+    """Keeps the catalogue and the status of definitions, and removes objects of deleted ones."""
 
     def __init__(self, api: LoopbackClient, store: Store, catalogue: KindCatalogue) -> None:
         self._api = api
@@ -31,9 +31,9 @@ class DefinitionController:
         self._queue: WorkQueue[str] = WorkQueue("definitions", self._reconcile, workers=1)
         for document in store.list(kind):
             catalogue.define(document)
-        store.subscribe(_GROUP, _PLURAL, self._hear)
+        store.subscribe(_GROUP, _PLURAL, self._on_change)
         # The last object of a kind that goes lets its definition go.
-        store.subscribe_all(self._hear_leaving)
+        store.subscribe_all(self._on_deletion)
 
     async def run(self) -> None:
         """Look after definitions until cancelled."""
@@ -41,18 +41,18 @@ class DefinitionController:
             self._queue.add(document["metadata"]["name"])
         await self._queue.run()
 
-    def _hear(self, change: StoreChange) -> None:
+    def _on_change(self, change: StoreChange) -> None:
         name = change.key[1]
         if change.type == DELETED:
             self._catalogue.forget(name)
             return
         is_new = change.old is None or change.old.get("spec") != change.document.get("spec")
-        # At once: whoever has created a definition may use it in the next breath.
+        # At once: the client that created a definition may use it in its next request.
         if is_new and not find_conflict(change.document, self._store.list(self._kind)):
             self._catalogue.define(change.document)
         self._queue.add(name)
 
-    def _hear_leaving(self, change: StoreChange) -> None:
+    def _on_deletion(self, change: StoreChange) -> None:
         if change.type != DELETED:
             return
         group, plural = change.resource
@@ -90,7 +90,7 @@ class DefinitionController:
         return True
 
     def _remove_all(self, kind: ServedKind) -> bool:
-        """Whether all are gone. Nobody is asked, as an API server does."""
+        """Remove all objects without admission, as an API server does; whether none is left."""
         now = read_clock()
         for item in self._store.list(kind):
             metadata = item["metadata"]
@@ -103,7 +103,7 @@ class DefinitionController:
         return not self._store.list(kind)
 
 
-# --- what a definition's status says
+# --- the status of a definition
 
 
 def compute_status(document: JsonObject, others: list[JsonObject], now: str) -> JsonObject:
@@ -116,8 +116,8 @@ def compute_status(document: JsonObject, others: list[JsonObject], now: str) -> 
         established = ("False", "NotAccepted", "not all names are accepted")
     else:
         accepted = ("True", "NoConflicts", "no conflicts found")
-        told = "the initial names have been accepted"
-        established = ("True", "InitialNamesAccepted", told)
+        detail = "the initial names have been accepted"
+        established = ("True", "InitialNamesAccepted", detail)
     known = read_list(status, "conditions")
     if any(_is_true(each, "Established") for each in known):
         # Once established, always established.

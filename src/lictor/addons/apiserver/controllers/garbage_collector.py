@@ -1,6 +1,6 @@
-"""Objects go with their owners: those left behind are deleted, or let go.
+"""Deletes the dependents of deleted owners, or removes their owner references.
 
-What an owner's deletion asks for: in the background (default) dependents go after their owner; in
+Propagation policies: in the background (default) dependents go after their owner; in
 the foreground before it; orphans stay and forget their owner.
 """
 
@@ -13,17 +13,14 @@ from lictor.addons.apiserver.kinds.catalogue import KindCatalogue
 from lictor.addons.apiserver.loopback_client import LoopbackClient
 from lictor.addons.apiserver.objects import is_ending, version_of
 from lictor.addons.apiserver.patches import PatchKind
-from lictor.addons.apiserver.request import ApiUser
+from lictor.addons.apiserver.service_account_tokens import name_controller
 from lictor.addons.apiserver.store import DELETED, GroupResource, ObjectKey, Store, StoreChange
 from lictor.core.errors import RefusedRequestError
 from lictor.core.raw import Json, JsonObject
 from lictor.kubernetes.work_queue import WorkQueue
 
-COLLECTOR = ApiUser(
-    "system:serviceaccount:kube-system:generic-garbage-collector",
-    ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
-)
-# An object, wherever it is kept.
+COLLECTOR = name_controller("generic-garbage-collector")
+# An object: its resource and its key.
 StoredObject: TypeAlias = tuple[GroupResource, ObjectKey]
 _NOT_FOUND = 404
 
@@ -52,7 +49,7 @@ class GarbageCollector:
         for storage in store.storages():
             for key, document in storage.objects.items():
                 self._note((storage.resource, key), document)
-        store.subscribe_all(self._hear)
+        store.subscribe_all(self._on_change)
 
     async def run(self) -> None:
         """Look after objects until cancelled."""
@@ -67,7 +64,7 @@ class GarbageCollector:
 
     # --- who belongs to whom
 
-    def _hear(self, change: StoreChange) -> None:
+    def _on_change(self, change: StoreChange) -> None:
         item = (change.resource, change.key)
         if change.type == DELETED:
             self._forget(item, change.document)
@@ -145,7 +142,7 @@ class GarbageCollector:
         """Owners that stay, uids of those that are gone, and of those that wait for this one."""
         solid, gone, waiting = [], set(), set()
         for reference in _owners(document):
-            if not self._can_tell(document, reference):
+            if not self._is_resolvable(document, reference):
                 solid.append(reference)
                 continue
             owner = self._find_owner(document, reference)
@@ -157,8 +154,8 @@ class GarbageCollector:
                 solid.append(reference)
         return solid, gone, waiting
 
-    def _can_tell(self, document: JsonObject, reference: JsonObject) -> bool:
-        """Can the owner be looked for at all? What cannot be told is not taken for gone."""
+    def _is_resolvable(self, document: JsonObject, reference: JsonObject) -> bool:
+        """Is the kind of the owner known? An owner of an unknown kind counts as existing."""
         version, name = str(reference.get("apiVersion")), str(reference.get("kind"))
         kind = self._catalogue.find_kind(version, name)
         if kind is None:
@@ -218,7 +215,7 @@ class GarbageCollector:
             if not is_ending(dependent):
                 await self._check_owners(dependent_kind, dependent)
         if blocking:
-            # Each that goes asks for another look.
+            # The deletion of each one queues the owner again.
             return True
         await self._drop_finalizer(kind, document, FOREGROUND)
         return True

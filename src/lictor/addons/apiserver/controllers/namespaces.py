@@ -1,23 +1,20 @@
 """Namespaces: what each has from the start, and how one goes with all that is in it."""
 
-from datetime import UTC, datetime
-
 from lictor.addons.apiserver.deletion import DeleteOptions
 from lictor.addons.apiserver.kind import ServedKind
 from lictor.addons.apiserver.kinds.catalogue import KindCatalogue
 from lictor.addons.apiserver.loopback_client import LoopbackClient
-from lictor.addons.apiserver.objects import is_ending, version_of
+from lictor.addons.apiserver.objects import is_ending, read_clock, version_of
 from lictor.addons.apiserver.request import ApiUser
+from lictor.addons.apiserver.service_account_tokens import name_controller
 from lictor.addons.apiserver.store import DELETED, Store, StoreChange
 from lictor.core.errors import RefusedRequestError
 from lictor.core.raw import JsonObject
 from lictor.kubernetes.work_queue import WorkQueue
 
-_GROUPS = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
-_PREFIX = "system:serviceaccount:kube-system:"
-REMOVER = ApiUser(f"{_PREFIX}namespace-controller", _GROUPS)
-_ACCOUNTS = ApiUser(f"{_PREFIX}service-account-controller", _GROUPS)
-_PUBLISHER = ApiUser(f"{_PREFIX}root-ca-cert-publisher", _GROUPS)
+REMOVER = name_controller("namespace-controller")
+_ACCOUNTS = name_controller("service-account-controller")
+_PUBLISHER = name_controller("root-ca-cert-publisher")
 _FINALIZER = "kubernetes"
 _ROOT_CA = "kube-root-ca.crt"
 _ROOT_CA_NOTE = (
@@ -42,12 +39,12 @@ class NamespaceController:
         self._accounts = _require(catalogue, "serviceaccounts")
         self._config_maps = _require(catalogue, "configmaps")
         self._queue: WorkQueue[str] = WorkQueue("namespaces", self._reconcile)
-        store.subscribe("", "namespaces", self._hear)
-        # Whoever deletes what each namespace has gets it back.
-        store.subscribe("", "serviceaccounts", self._hear_contents)
-        store.subscribe("", "configmaps", self._hear_contents)
+        store.subscribe("", "namespaces", self._on_change)
+        # These are created again after a deletion.
+        store.subscribe("", "serviceaccounts", self._on_content_change)
+        store.subscribe("", "configmaps", self._on_content_change)
         # The last that leaves a namespace which goes closes the door.
-        store.subscribe_all(self._hear_leaving)
+        store.subscribe_all(self._on_deletion)
 
     async def run(self) -> None:
         """Look after namespaces until cancelled."""
@@ -55,15 +52,15 @@ class NamespaceController:
             self._queue.add(document["metadata"]["name"])
         await self._queue.run()
 
-    def _hear(self, change: StoreChange) -> None:
+    def _on_change(self, change: StoreChange) -> None:
         if change.type != DELETED:
             self._queue.add(change.key[1])
 
-    def _hear_contents(self, change: StoreChange) -> None:
+    def _on_content_change(self, change: StoreChange) -> None:
         if change.type == DELETED and change.key[1] in ("default", _ROOT_CA):
             self._queue.add(change.key[0])
 
-    def _hear_leaving(self, change: StoreChange) -> None:
+    def _on_deletion(self, change: StoreChange) -> None:
         namespace = change.key[0]
         if change.type != DELETED or not namespace:
             return
@@ -118,12 +115,12 @@ class NamespaceController:
         if not left:
             await self._close(document)
             return True
-        await self._tell(name, left, refusals)
+        await self._write_conditions(name, left, refusals)
         # What waits for a finalizer wakes us up when it goes; what was refused is tried again.
         return not refusals
 
     def _list_kinds(self) -> list[ServedKind]:
-        """One of each, whichever version; Pods last, as they might be needed to the end."""
+        """Each kind in one version; Pods last, as others may need them."""
         found = {(kind.group, kind.plural): kind for kind in self._catalogue if kind.namespaced}
         preferred = [self._catalogue.preferred(*place) for place in found]
         kinds = [kind for kind in preferred if kind is not None and "delete" in kind.verbs]
@@ -155,18 +152,18 @@ class NamespaceController:
         changed = {**current, "spec": {**spec, "finalizers": left}}
         await self._api.update(REMOVER, self._kind, changed, subresource="finalize")
 
-    async def _tell(self, name: str, left: int, refusals: list[str]) -> None:
-        """Say in the status what keeps the namespace from going."""
+    async def _write_conditions(self, name: str, left: int, refusals: list[str]) -> None:
+        """Write to the status what delays the deletion of the namespace."""
         current = self._store.get(self._kind, "", name)
         if current is None:
             return
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        told = f"Some content in the namespace remains: {left} objects"
-        conditions = [_describe("NamespaceContentRemaining", "SomeResourcesRemain", told, now)]
+        now = read_clock()
+        detail = f"Some content in the namespace remains: {left} objects"
+        conditions = [_describe("NamespaceContentRemaining", "SomeResourcesRemain", detail, now)]
         if refusals:
-            told = "Failed to delete all resource types: " + "; ".join(refusals)[:500]
+            detail = "Failed to delete all resource types: " + "; ".join(refusals)[:500]
             conditions.append(
-                _describe("NamespaceDeletionContentFailure", "ContentDeletionFailed", told, now)
+                _describe("NamespaceDeletionContentFailure", "ContentDeletionFailed", detail, now)
             )
         before = (current.get("status") or {}).get("conditions") or []
         if [_facts(each) for each in before] == [_facts(each) for each in conditions]:

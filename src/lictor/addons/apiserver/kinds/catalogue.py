@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 
 from lictor.addons.apiserver.decoding import Pruner, explain_mismatch, list_unknown_fields
+from lictor.addons.apiserver.field_checks import CheckedField, validate_metadata
 from lictor.addons.apiserver.field_errors import Cause, collect_findings
 from lictor.addons.apiserver.json_fields import copy_json
-from lictor.addons.apiserver.kind import ServedKind
+from lictor.addons.apiserver.kind import BuiltinResource, ServedKind
 from lictor.addons.apiserver.kinds.custom_kind import read_kinds, read_storage_version
-from lictor.addons.apiserver.resources.registry import BuiltinResource, find_resource
-from lictor.addons.apiserver.resources.validation import validate_metadata
+from lictor.addons.apiserver.resources.registry import find_resource
 from lictor.core.errors import UndecodableObjectError
 from lictor.core.facts.facts import KindFacts, load_section, load_served_kinds
 from lictor.core.facts.field_types import ANYTHING, find_field_type
@@ -20,7 +19,7 @@ from lictor.core.raw import JsonObject
 
 
 class BuiltinSchema:
-    """One kind of Kubernetes itself. Its form is linked when first asked for."""
+    """One built-in kind. Its form is linked on first use."""
 
     __slots__ = ("_api_version", "_form", "_kind", "_resource")
 
@@ -43,7 +42,7 @@ class BuiltinSchema:
         pruner = Pruner()
         place = find_field_type(self._api_version, self._kind) or ANYTHING
         pruned: JsonObject = pruner.prune(document, place)
-        # Only a look at the text tells whether it is base64.
+        # Whether text is base64 is only known after decoding it.
         if pruner.is_suspicious or self._kind == "Secret":
             self._refuse_mismatch(document)
         return pruned
@@ -54,7 +53,7 @@ class BuiltinSchema:
             raise UndecodableObjectError(self._kind, self._api_version.rpartition("/")[2], why)
 
     def apply_defaults(self, document: JsonObject) -> JsonObject:
-        # Whoever changed it meanwhile may write quantities in ways of their own.
+        # Webhooks may have written quantities in another form.
         pruned = self.prune(document)
         if self._resource.set_defaults is None:
             return pruned
@@ -75,7 +74,7 @@ class BuiltinSchema:
             takes_any_finalizer=resource.takes_any_finalizer,
         )
         if validate is not None:
-            causes += collect_findings(partial(validate, document, old))
+            causes += collect_findings(lambda add: validate(CheckedField(document, "", add, old)))
         return causes
 
 
@@ -138,7 +137,7 @@ class KindCatalogue:
             yield from kinds
 
     def define(self, crd: JsonObject) -> None:
-        """Serve the kinds of a CustomResourceDefinition, in place of what it said before."""
+        """Serve the kinds of a CustomResourceDefinition, instead of its earlier ones."""
         name = crd["metadata"]["name"]
         spec = crd["spec"]
         self._custom[name] = read_kinds(crd)
@@ -182,7 +181,7 @@ def _rank(version: str) -> tuple[int, int, int, str]:
 
 
 def build_catalogue() -> KindCatalogue:
-    """The built-in kinds, and room for others."""
+    """The catalogue with all built-in kinds."""
     groups = {group: tuple(versions) for group, versions in load_section("groups").items()}
     return KindCatalogue(
         (

@@ -8,19 +8,18 @@ from functools import cached_property, lru_cache
 import orjson
 
 from lictor.addons.apiserver.decoding import explain_metadata
+from lictor.addons.apiserver.field_checks import validate_metadata
 from lictor.addons.apiserver.field_errors import NOWHERE, Cause
 from lictor.addons.apiserver.json_fields import read_text
-from lictor.addons.apiserver.kind import ServedKind
-from lictor.addons.apiserver.kinds.schema_validation import ABSENT, check_lists, check_value
-from lictor.addons.apiserver.kinds.structural_schema import (
+from lictor.addons.apiserver.kind import BuiltinResource, ServedKind
+from lictor.addons.apiserver.schemas.schema_validation import ABSENT, check_lists, check_value
+from lictor.addons.apiserver.schemas.structural_schema import (
     StructuralSchema,
     complete_value,
     list_unknown_values,
     prune_value,
 )
-from lictor.addons.apiserver.resources.columns import Column, TableColumns, name_of, tell_age
-from lictor.addons.apiserver.resources.registry import BuiltinResource
-from lictor.addons.apiserver.resources.validation import validate_metadata
+from lictor.addons.apiserver.table_columns import Column, TableColumns, format_age, name_of
 from lictor.core.errors import SyntaxFaultError, UndecodableObjectError
 from lictor.core.facts.custom_schemas import read_custom_form
 from lictor.core.facts.facts import SubresourceFacts
@@ -136,7 +135,7 @@ class CustomSchema:
         if any(fault.reason in _BLOCKING for fault in faults):
             return [*found, *faults, _NOT_ASKED]
         # The engine of rules takes a while to load: only who has rules needs it.
-        from lictor.addons.apiserver.kinds.cel_rules import check_rules
+        from lictor.addons.apiserver.schemas.cel_rules import check_rules
 
         check_rules(self._schema, document, before, "", faults.append)
         return found + faults
@@ -300,7 +299,7 @@ _CellOf = Callable[[JsonObject, datetime], Json]
 
 
 def read_columns(columns: list[JsonObject]) -> TableColumns:
-    """The name, then what the definition says, or else the age."""
+    """The name, then the columns of the definition, by default the age."""
     wanted = columns or [_AGE]
     cells = [_compile_cell(each) for each in wanted]
 
@@ -332,7 +331,7 @@ def _compile_cell(column: JsonObject) -> _CellOf:
         if not found or found[0] is None:
             return None
         # Of several, the first.
-        return tell_age(found[0], now) if kind == "date" else _show(found[0], kind)
+        return format_age(found[0], now) if kind == "date" else _show(found[0], kind)
 
     return cell
 

@@ -16,13 +16,13 @@ from lictor.core.raw import JsonObject
 from lictor.http.messages import JSON, TEXT
 
 _AGGREGATED = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-# Older clients read nothing but this format, and kubectl asks for it where a kind is unknown. The
-# document says of which version it is, and that there is nothing in it.
+# The only format of older clients; kubectl requests it for unknown kinds. The document contains
+# its version and no definitions.
 _OLD_OPENAPI = "com.github.proto-openapi.spec.v2"
 _OLD_TYPE = b"application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _OLD_DOCUMENT = b"\x0a\x032.0\x12\x0c\x0a\x0aKubernetes"
 _HEALTH = frozenset(("/healthz", "/livez", "/readyz"))
-# Documents of custom kinds are large where there are many; those asked for last are kept.
+# Documents of many custom kinds are large; only the latest ones are cached.
 _MOST_DOCUMENTS = 64
 
 
@@ -34,7 +34,7 @@ class EncodedDocument(msgspec.Struct, frozen=True):
 
 
 class Documents:
-    """Everything that can be asked without naming an object."""
+    """The documents at paths without objects."""
 
     def __init__(self, catalogue: KindCatalogue, address: str) -> None:
         self._catalogue = catalogue

@@ -1,5 +1,5 @@
 """OpenAPI v3 documents, one per group and version, as far as kubectl reads them: kinds, fields,
-types and merge keys. Built when first asked for; there are no descriptions but those of CRDs."""
+types and merge keys. Built on first use; only CRDs have descriptions."""
 
 from collections.abc import Iterable
 from hashlib import sha256

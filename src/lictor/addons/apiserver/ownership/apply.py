@@ -142,7 +142,7 @@ class _Apply:
         return record_update(self._kind, None, self._live, {}, first, now)
 
     def _prune(self, merged: JsonObject, shares: Shares, last: FieldSet) -> JsonObject:
-        """Remove what this manager applied before, does not apply now, and nobody else owns."""
+        """Remove what this manager no longer applies and no other manager owns."""
         form = self._form
         owned: FieldSet = {}
         for share in shares.values():

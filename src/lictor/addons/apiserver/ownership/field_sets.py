@@ -116,7 +116,7 @@ def has_path(fields: FieldSet, path: tuple[str, ...]) -> bool:
 
 
 def list_paths(fields: FieldSet, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """All places in the set, in the order in which Kubernetes tells them."""
+    """All paths in the set, in Kubernetes' order."""
     elements = sorted(key for key in fields if key != _SELF)
     for element in elements:
         if is_member(fields[element]):
@@ -143,9 +143,9 @@ def _print_element(element: str) -> str:
 
 
 def share_fields(fields: FieldSet) -> FieldSet:
-    """The same set, and the very same object for all who ask with an equal one.
+    """One shared object for equal sets.
 
-    Objects that are made alike have owners alike; thousands of them shall not fill the memory.
+    Objects created alike have equal sets; thousands of copies would fill the memory.
     """
     if len(_SHARED) >= _MAX_SHARED:
         _SHARED.clear()
@@ -222,7 +222,7 @@ def _collect_list(value: list[Json], form: ListForm) -> FieldSet | None:
 
 
 def name_element(item: Json, form: ListForm) -> str:
-    """What tells an element of a merged list from the others, as fieldsV1 writes it."""
+    """The identity of an element of a merged list, as fieldsV1 writes it."""
     if not form.keys:
         if item is None or isinstance(item, (dict, list)):
             raise EvaluationError("a set has an element that is no scalar")
@@ -278,7 +278,7 @@ def _compare_lists(old: list[Json], new: list[Json], form: ListForm, into: Field
             if items != held:
                 into.modified[element] = LEAF
         elif len(items) > 1 or len(held) > 1:
-            # What stands twice belongs to nobody: its fields go, or come, as a whole.
+            # Duplicates have no owner: their fields are removed or added as a whole.
             into.removed[element] = _list_items(held, form)
             into.added[element] = _list_items(items, form)
         elif items != held:
@@ -331,7 +331,7 @@ def _without_self(node: FieldSet) -> FieldSet:
 
 
 def add_named(fields: FieldSet, form: Form) -> FieldSet:
-    """The set with all declared fields that lead to its members, which nobody claims as such."""
+    """The set with all declared parents of its members, which no manager claims explicitly."""
     named: FieldSet = {}
     for element, node in fields.items():
         if element == ".":

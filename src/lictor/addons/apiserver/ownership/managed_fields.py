@@ -26,7 +26,7 @@ UPDATE = "Update"
 
 
 class Manager(NamedTuple):
-    """Who writes, and how. Those who apply are one manager whichever version they apply."""
+    """A writer and its operation. Apply counts as one manager for all versions."""
 
     name: str
     operation: str
@@ -121,7 +121,7 @@ def _write_entry(manager: Manager, share: Share) -> JsonObject:
 # More of those who update than this are taken together: the oldest first.
 _MAX_UPDATERS = 10
 _ANCIENT = "ancient-changes"
-# What nobody owns, since the server itself writes it.
+# Fields that only the server writes; they have no owner.
 _SERVER_METADATA = frozenset((
     "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation",
     "managedFields", "resourceVersion",
@@ -131,12 +131,12 @@ _SERVER_FIELDS: FieldSet = {
     "f:kind": LEAF,
     "f:metadata": {".": LEAF, **{f"f:{name}": LEAF for name in _SERVER_METADATA}},
 }
-# What an empty object of a built-in kind holds already, so that nobody adds it.
+# What an empty object of a built-in kind already contains; no manager adds it.
 _EMPTY: JsonObject = {"metadata": {}, "spec": {}, "status": {}}
 
 
 def list_reset_fields(kind: ServedKind, subresource: str) -> FieldSet:
-    """What a write through this door cannot change, so that nobody owns it by it."""
+    """Fields that a write through this subresource cannot change, so that it does not own them."""
     if subresource == "status":
         return kind.traits.status_resets
     return {"f:status": LEAF} if kind.has_status else {}
@@ -214,7 +214,7 @@ def track(
     try:
         shares = _find_shares(old, new, subresource)
         if not shares and old is not None:
-            # Nobody has ever owned anything: Kubernetes does not begin with it now either.
+            # Without earlier owners, Kubernetes does not start tracking either.
             return write_shares(new, {})
         writer = make_manager(manager, UPDATE, subresource, kind)
         shares = record_update(kind, old, new, shares, writer, now)

@@ -1,16 +1,13 @@
 """HorizontalPodAutoscaler: defaults, validation, columns, and conversion between its versions."""
 
-from lictor.addons.apiserver.field_errors import Say, invalid
+from lictor.addons.apiserver.field_checks import CheckedField
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.resources.columns import NONE, UNKNOWN, UNSET, build_columns
-from lictor.addons.apiserver.resources.registry import BuiltinResource
-from lictor.addons.apiserver.resources.validation import need
-from lictor.addons.apiserver.resources.workload_pods import count_field
+from lictor.addons.apiserver.kind import BuiltinResource
+from lictor.addons.apiserver.table_columns import NONE, UNKNOWN, UNSET, build_columns
 from lictor.core.raw import Json, JsonObject
 
 
-def set_autoscaler_defaults(autoscaler: JsonObject) -> None:
-    """A HorizontalPodAutoscaler."""
+def _set_autoscaler_defaults(autoscaler: JsonObject) -> None:
     spec = autoscaler.setdefault("spec", {})
     spec.setdefault("minReplicas", 1)
     status = autoscaler.setdefault("status", {})
@@ -71,40 +68,35 @@ def _convert_to_v2(autoscaler: JsonObject) -> JsonObject:
     return {**autoscaler, "spec": spec, "status": status}
 
 
-def validate_autoscaler(autoscaler: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A HorizontalPodAutoscaler."""
-    del old
-    spec = read_object(autoscaler, "spec")
+def _validate_autoscaler(autoscaler: CheckedField) -> None:
+    spec = autoscaler.at("spec")
     least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
     if isinstance(least, int) and least < 1:
-        say(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
+        spec.invalid("minReplicas", "must be greater than or equal to 1")
     if most < 1:
-        say(invalid("spec.maxReplicas", most, "must be greater than 0"))
+        spec.invalid("maxReplicas", "must be greater than 0", most)
     elif isinstance(least, int) and most < least:
-        say(invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
-    target = read_object(spec, "scaleTargetRef")
-    need(target, ("kind", "name"), "spec.scaleTargetRef", say)
+        spec.invalid("maxReplicas", "must be greater than or equal to `minReplicas`")
+    spec.at("scaleTargetRef").need("kind", "name")
 
 
 def _list_autoscaler_cells(autoscaler: JsonObject) -> list[Json]:
-    spec, status = read_object(autoscaler, "spec"), read_object(autoscaler, "status")
+    spec = read_object(autoscaler, "spec")
     target = read_object(spec, "scaleTargetRef")
     least = spec.get("minReplicas")
     return [
         f"{read_text(target, 'kind')}/{read_text(target, 'name')}",
-        _tell_targets(spec),
+        _format_targets(spec),
         UNSET if least is None else str(least),
-        count_field(spec, "maxReplicas"),
-        count_field(status, "currentReplicas"),
     ]
 
 
-def _tell_targets(spec: JsonObject) -> str:
-    """What is aimed at; nobody measures anything here."""
+def _format_targets(spec: JsonObject) -> str:
+    """The targets; current values are unknown without metrics."""
     percent = spec.get("targetCPUUtilizationPercentage")
     if percent is not None:
         return f"cpu: {UNKNOWN}/{percent}%"
-    told = []
+    detail = []
     for metric in read_list(spec, "metrics"):
         kind = read_text(metric, "type")
         source = read_object(metric, kind[:1].lower() + kind[1:])
@@ -112,21 +104,23 @@ def _tell_targets(spec: JsonObject) -> str:
         name = f"{read_text(source, 'name')}: " if kind == "Resource" else ""
         used = aim.get("averageUtilization")
         amount = aim.get("averageValue") or aim.get("value") or "<auto>"
-        told.append(f"{name}{UNKNOWN}/{f'{used}%' if used is not None else amount}")
-    if not told:
+        detail.append(f"{name}{UNKNOWN}/{f'{used}%' if used is not None else amount}")
+    if not detail:
         return NONE
-    return ", ".join(told[:2]) + (f" + {len(told) - 2} more..." if len(told) > 2 else "")
+    return ", ".join(detail[:2]) + (f" + {len(detail) - 2} more..." if len(detail) > 2 else "")
 
 
 AUTOSCALER = build_columns(
-    "Name | Reference | Targets | MinPods | MaxPods | Replicas | Age", _list_autoscaler_cells
+    "Name | Reference | Targets | MinPods | MaxPods=+spec.maxReplicas "
+    "| Replicas=+status.currentReplicas | Age",
+    _list_autoscaler_cells,
 )
 RESOURCES = (
     BuiltinResource(
         "autoscaling",
         "HorizontalPodAutoscaler",
-        set_defaults=set_autoscaler_defaults,
-        validate=validate_autoscaler,
+        set_defaults=_set_autoscaler_defaults,
+        validate=_validate_autoscaler,
         columns=AUTOSCALER,
         convert=_convert,
     ),

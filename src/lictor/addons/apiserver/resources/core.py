@@ -2,26 +2,23 @@
 
 import base64
 
-from lictor.addons.apiserver.field_errors import Say, forbidden, invalid, required, too_long
+from lictor.addons.apiserver.field_checks import (
+    CheckedField,
+    check_config_key,
+    check_label,
+    check_segment,
+    take_any_name,
+)
+from lictor.addons.apiserver.field_errors import too_long
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.resources.columns import NONE, build_columns
-from lictor.addons.apiserver.resources.registry import (
+from lictor.addons.apiserver.kind import (
     WHOLE_METADATA,
     BuiltinResource,
     ObjectPart,
     SelectableField,
     select_by,
 )
-from lictor.addons.apiserver.resources.validation import (
-    check_config_key,
-    check_counts,
-    check_label,
-    check_same,
-    check_segment,
-    need,
-    say_all,
-    take_any_name,
-)
+from lictor.addons.apiserver.table_columns import NONE, build_columns
 from lictor.core.raw import Json, JsonObject
 
 
@@ -68,10 +65,9 @@ def _set_resource_claim_defaults(claim: JsonObject) -> None:
             exactly.setdefault("count", 1)
 
 
-def validate_runtime_class(runtime_class: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A RuntimeClass."""
-    need(runtime_class, ("handler",), "", say)
-    check_same(runtime_class, old, ("handler",), "", say)
+def _validate_runtime_class(runtime_class: CheckedField) -> None:
+    runtime_class.need("handler")
+    runtime_class.same("handler")
 
 
 _MAX_SIZE = 1024 * 1024
@@ -86,64 +82,58 @@ _ACCOUNT_NAME = "kubernetes.io/service-account.name"
 _FROZEN = "field is immutable when `immutable` is set"
 
 
-def validate_config_map(config_map: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A ConfigMap."""
-    data, binary = read_object(config_map, "data"), read_object(config_map, "binaryData")
-    for key in sorted(data):
-        say_all((invalid(f"data[{key}]", key, why) for why in check_config_key(key)), say)
-        if key in binary:
-            say(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
-    for key in sorted(binary):
-        say_all((invalid(f"binaryData[{key}]", key, why) for why in check_config_key(key)), say)
-    if sum(map(_weigh, (*data.values(), *binary.values()))) > _MAX_SIZE:
-        say(too_long("", _MAX_SIZE))
-    _check_frozen(config_map, old, ("data", "binaryData"), say)
+def _validate_config_map(config_map: CheckedField) -> None:
+    data, binary = config_map.at("data"), config_map.at("binaryData")
+    for key in sorted(data.value):
+        data.entry(key).named("", check_config_key, key)
+        if key in binary.value:
+            data.entry(key).invalid("", "duplicate of key present in binaryData", key)
+    for key in sorted(binary.value):
+        binary.entry(key).named("", check_config_key, key)
+    if sum(map(_measure, (*data.value.values(), *binary.value.values()))) > _MAX_SIZE:
+        config_map.add(too_long("", _MAX_SIZE))
+    _check_frozen(config_map, ("data", "binaryData"))
 
 
-def _weigh(value: Json) -> int:
+def _measure(value: Json) -> int:
     return len(value) if isinstance(value, str) else 0
 
 
-def _check_frozen(
-    document: JsonObject, old: JsonObject | None, fields: tuple[str, ...], say: Say
-) -> None:
-    if old is None or old.get("immutable") is not True:
+def _check_frozen(holder: CheckedField, fields: tuple[str, ...]) -> None:
+    if holder.old is None or holder.old.get("immutable") is not True:
         return
-    if document.get("immutable") is not True:
-        say(forbidden("immutable", _FROZEN))
+    if holder.get("immutable") is not True:
+        holder.forbid("immutable", _FROZEN)
     for field in fields:
-        if read_object(document, field) != read_object(old, field):
-            say(forbidden(field, _FROZEN))
+        if read_object(holder.value, field) != read_object(holder.old, field):
+            holder.forbid(field, _FROZEN)
 
 
-def validate_secret(secret: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A Secret."""
-    data, kind = read_object(secret, "data"), read_text(secret, "type")
-    check_same(secret, old, ("type",), "", say)
-    for key in sorted(data):
-        say_all((invalid(f"data[{key}]", key, why) for why in check_config_key(key)), say)
-    if sum(map(_weigh, data.values())) > _MAX_SIZE * 4 // 3:
-        say(too_long("data", _MAX_SIZE))
+def _validate_secret(secret: CheckedField) -> None:
+    data, kind = secret.at("data"), secret.text("type")
+    secret.same("type")
+    for key in sorted(data.value):
+        data.entry(key).named("", check_config_key, key)
+    if sum(map(_measure, data.value.values())) > _MAX_SIZE * 4 // 3:
+        secret.add(too_long("data", _MAX_SIZE))
     for key in _SECRET_KEYS.get(kind, ()):
-        if key not in data:
-            say(required(f"data[{key}]"))
-    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
-        say(required("data[username]"))
-        say(required("data[password]"))
-    annotations = read_object(read_object(secret, "metadata"), "annotations")
+        if key not in data.value:
+            data.entry(key).required("")
+    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data.value):
+        data.entry("username").required("")
+        data.entry("password").required("")
+    annotations = secret.at("metadata").at("annotations")
     if kind == _ACCOUNT_TOKEN and not annotations.get(_ACCOUNT_NAME):
-        say(required(f"metadata.annotations[{_ACCOUNT_NAME}]"))
-    _check_frozen(secret, old, ("data",), say)
+        annotations.entry(_ACCOUNT_NAME).required("")
+    _check_frozen(secret, ("data",))
 
 
-def validate_lease(lease: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A Lease."""
-    del old
-    spec = read_object(lease, "spec")
+def _validate_lease(lease: CheckedField) -> None:
+    spec = lease.at("spec")
     duration = spec.get("leaseDurationSeconds")
     if isinstance(duration, int) and duration <= 0:
-        say(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
-    check_counts(spec, ("leaseTransitions",), "spec", say)
+        spec.invalid("leaseDurationSeconds", "must be greater than 0")
+    spec.counts("leaseTransitions")
 
 
 _ROLE = "node-role.kubernetes.io/"
@@ -154,14 +144,9 @@ def _count_data(holder: JsonObject) -> list[Json]:
     return [sum(len(read_object(holder, field)) for field in ("data", "binaryData"))]
 
 
-def _list_account_cells(account: JsonObject) -> list[Json]:
-    return [len(read_list(account, "secrets"))]
-
-
 def _list_node_cells(node: JsonObject) -> list[Json]:
     spec, status = read_object(node, "spec"), read_object(node, "status")
-    facts = read_object(status, "nodeInfo")
-    words = [_tell_ready(status)]
+    words = [_format_ready(status)]
     if spec.get("unschedulable") is True:
         words.append("SchedulingDisabled")
     labels = read_object(read_object(node, "metadata"), "labels")
@@ -171,13 +156,10 @@ def _list_node_cells(node: JsonObject) -> list[Json]:
         ",".join(roles) or NONE,
         _find_address(status, "InternalIP"),
         _find_address(status, "ExternalIP"),
-        read_text(facts, "osImage") or "<unknown>",
-        read_text(facts, "kernelVersion") or "<unknown>",
-        read_text(facts, "containerRuntimeVersion") or "<unknown>",
     ]
 
 
-def _tell_ready(status: JsonObject) -> str:
+def _format_ready(status: JsonObject) -> str:
     for condition in read_list(status, "conditions"):
         if condition.get("type") == "Ready":
             return "Ready" if condition.get("status") == "True" else "NotReady"
@@ -192,12 +174,14 @@ def _find_address(status: JsonObject, kind: str) -> str:
 def _list_revision_cells(revision: JsonObject) -> list[Json]:
     metadata = read_object(revision, "metadata")
     owner = next((o for o in read_list(metadata, "ownerReferences") if o.get("controller")), None)
-    told = NONE
+    detail = NONE
     if owner is not None:
         group = read_text(owner, "apiVersion").rpartition("/")[0]
         kind = read_text(owner, "kind").lower()
-        told = f"{kind}.{group}/{read_text(owner, 'name')}" if group else f"{kind}/{owner['name']}"
-    return [told, revision.get("revision") or 0]
+        detail = (
+            f"{kind}.{group}/{read_text(owner, 'name')}" if group else f"{kind}/{owner['name']}"
+        )
+    return [detail, revision.get("revision") or 0]
 
 
 def _list_api_service_cells(service: JsonObject) -> list[Json]:
@@ -220,10 +204,12 @@ def _list_resource_slice_cells(resource_slice: JsonObject) -> list[Json]:
     return [read_text(spec, "nodeName") or ("<all>" if spec.get("allNodes") else "<unset>")]
 
 
-ACCOUNT = build_columns("Name | Secrets | Age", _list_account_cells)
+ACCOUNT = build_columns("Name | Secrets=#secrets | Age")
 NODE = build_columns(
     "Name | Status | Roles | Age | Version=status.nodeInfo.kubeletVersion | Internal-IP! "
-    "| External-IP! | OS-Image! | Kernel-Version! | Container-Runtime!",
+    "| External-IP! | OS-Image!=status.nodeInfo.osImage?<unknown> "
+    "| Kernel-Version!=status.nodeInfo.kernelVersion?<unknown> "
+    "| Container-Runtime!=status.nodeInfo.containerRuntimeVersion?<unknown>",
     _list_node_cells,
 )
 REVISION = build_columns("Name | Controller | Revision | Age", _list_revision_cells)
@@ -260,14 +246,14 @@ RESOURCES = (
     BuiltinResource(
         "",
         "ConfigMap",
-        validate=validate_config_map,
+        validate=_validate_config_map,
         columns=build_columns("Name | Data | Age", _count_data),
     ),
     BuiltinResource(
         "",
         "Secret",
         set_defaults=_set_secret_defaults,
-        validate=validate_secret,
+        validate=_validate_secret,
         columns=build_columns("Name | Type=type | Data | Age", _count_data),
         selectable_fields=select_by("type"),
     ),
@@ -286,7 +272,7 @@ RESOURCES = (
     BuiltinResource(
         "coordination.k8s.io",
         "Lease",
-        validate=validate_lease,
+        validate=_validate_lease,
         columns=build_columns("Name | Holder=spec.holderIdentity | Age"),
         created_by_update=True,
         needs_version=True,
@@ -295,7 +281,7 @@ RESOURCES = (
     BuiltinResource(
         "node.k8s.io",
         "RuntimeClass",
-        validate=validate_runtime_class,
+        validate=_validate_runtime_class,
         columns=build_columns("Name | Handler=handler | Age"),
         created_by_update=True,
         needs_version=True,

@@ -4,16 +4,15 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from lictor.addons.apiserver.field_errors import Say, invalid
+from lictor.addons.apiserver.field_checks import CheckedField, take_any_name
 from lictor.addons.apiserver.json_fields import read_object, read_text
-from lictor.addons.apiserver.resources.columns import (
+from lictor.addons.apiserver.kind import BuiltinResource, SelectableField, select_by
+from lictor.addons.apiserver.table_columns import (
     build_timed_columns,
+    format_age,
     name_of,
     read_moment,
-    tell_age,
 )
-from lictor.addons.apiserver.resources.registry import BuiltinResource, SelectableField, select_by
-from lictor.addons.apiserver.resources.validation import take_any_name
 from lictor.core.raw import Json, JsonObject
 
 
@@ -48,14 +47,12 @@ def _show_field(name: str) -> str:
     return f"{_SHOWN_NAMES.get(first, first)}.{rest}" if dot else name
 
 
-def validate_event(event: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """An Event lies where the object lies that it is about."""
-    field = "involvedObject" if "involvedObject" in event else "regarding"
-    about = read_text(read_object(event, field), "namespace")
-    own = read_text(read_object(event, "metadata"), "namespace")
-    # What is about the cluster as a whole lies in `default`, or in the cluster's own namespaces.
-    if old is None and about and about != own:
-        say(invalid(f"{field}.namespace", about, "does not match event.namespace"))
+def _validate_event(event: CheckedField) -> None:
+    about = event.at("involvedObject" if "involvedObject" in event.value else "regarding")
+    namespace = about.text("namespace")
+    # Events about cluster-scoped objects may be in any namespace.
+    if event.old is None and namespace and namespace != event.at("metadata").text("namespace"):
+        about.invalid("namespace", "does not match event.namespace")
 
 
 def _fill_event(event: JsonObject, now: datetime) -> list[Json]:
@@ -67,14 +64,14 @@ def _fill_event(event: JsonObject, now: datetime) -> list[Json]:
         words = [reporter, read_text(event, "reportingInstance")]
     first, last = _find_times(event)
     return [
-        tell_age(last, now),
+        format_age(last, now),
         read_text(event, "type"),
         read_text(event, "reason"),
         f"{read_text(about, 'kind').lower()}/{read_text(about, 'name')}",
         read_text(about, "fieldPath"),
         ", ".join(word for word in words if word),
         (read_text(event, "message") or read_text(event, "note")).strip(),
-        tell_age(first, now),
+        format_age(first, now),
         _count(event),
         name_of(event),
     ]
@@ -111,8 +108,8 @@ _CORE = BuiltinResource(
     "",
     "Event",
     set_defaults=_set_event_defaults,
-    validate=validate_event,
-    # Clients make them in great numbers; nobody looks at their names.
+    validate=_validate_event,
+    # Clients generate these names in great numbers.
     validate_name=take_any_name,
     columns=EVENT,
     selectable_fields=_KEPT_FIELDS,

@@ -2,22 +2,11 @@
 
 from itertools import pairwise
 
-from lictor.addons.apiserver.field_errors import Say, forbidden, invalid
+from lictor.addons.apiserver.field_checks import CheckedField, check_qualified, take_any_name
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.resources.columns import build_columns, join_words, tell_length
-from lictor.addons.apiserver.resources.registry import (
-    STATUS,
-    BuiltinResource,
-    ObjectPart,
-    select_by,
-)
-from lictor.addons.apiserver.resources.validation import (
-    check_choice,
-    check_qualified,
-    check_selector,
-    say_all,
-    take_any_name,
-)
+from lictor.addons.apiserver.kind import STATUS, BuiltinResource, ObjectPart, select_by
+from lictor.addons.apiserver.resources.pod_defaults import SYSTEM_PRIORITIES
+from lictor.addons.apiserver.table_columns import build_columns, format_duration, join_words
 from lictor.core.lang.quantity import Quantity, parse_quantity
 from lictor.core.raw import Json, JsonObject
 
@@ -28,7 +17,7 @@ def _set_limits_defaults(limit_range: JsonObject) -> None:
     for item in read_list(read_object(limit_range, "spec"), "limits"):
         if item.get("type") != "Container":
             continue
-        # What may be had at most is what is given; what is given is what is asked for.
+        # The maximum is the default limit, and the default limit is the default request.
         for source, target in pairwise(_LIMIT_KINDS):
             missing = {**read_object(item, source), **read_object(item, target)}
             if missing:
@@ -52,58 +41,46 @@ def _set_flow_schema_defaults(schema: JsonObject) -> None:
     schema.setdefault("spec", {}).setdefault("matchingPrecedence", 1000)
 
 
-def validate_budget(budget: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A PodDisruptionBudget."""
-    del old
-    spec = read_object(budget, "spec")
+def _validate_budget(budget: CheckedField) -> None:
+    spec = budget.at("spec")
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        shown = {
-            "MinAvailable": spec["minAvailable"],
-            "Selector": spec.get("selector"),
-            "MaxUnavailable": spec["maxUnavailable"],
-            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
-        }
-        say(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
-    check_selector(spec.get("selector"), "spec.selector", say)
+        fields = ("minAvailable", "selector", "maxUnavailable", "unhealthyPodEvictionPolicy")
+        shown = {f"{field[0].upper()}{field[1:]}": spec.get(field) for field in fields}
+        budget.invalid("spec", "minAvailable and maxUnavailable cannot be both set", shown)
+    spec.selector("selector")
 
 
-def validate_priority_class(priority_class: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A PriorityClass."""
-    name = read_text(read_object(priority_class, "metadata"), "name")
-    known = ("system-node-critical", "system-cluster-critical")
-    if name.startswith("system-") and name not in known:
-        told = (
+def _validate_priority_class(priority_class: CheckedField) -> None:
+    name = priority_class.at("metadata").text("name")
+    if name.startswith("system-") and name not in SYSTEM_PRIORITIES:
+        why = (
             "priority class names with 'system-' prefix are reserved for system use only. "
             f"error: {name} is not a known system priority class"
         )
-        say(forbidden("metadata.name", told))
-    policies = ("PreemptLowerPriority", "Never")
-    check_choice(priority_class.get("preemptionPolicy"), policies, "preemptionPolicy", say)
+        priority_class.forbid("metadata.name", why)
+    priority_class.choice("preemptionPolicy", ("PreemptLowerPriority", "Never"))
+    old = priority_class.old
     if old is not None and priority_class.get("value") != old.get("value"):
-        say(forbidden("value", "may not be changed in an update."))
+        priority_class.forbid("value", "may not be changed in an update.")
 
 
-def validate_limits(limit_range: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A LimitRange."""
-    del old
-    for index, item in enumerate(read_list(read_object(limit_range, "spec"), "limits")):
-        path, kind = f"spec.limits[{index}]", read_text(item, "type")
-        say_all((invalid(f"{path}.type", kind, why) for why in check_qualified(kind)), say)
-        least, most = read_object(item, "min"), read_object(item, "max")
-        for name, amount in least.items():
+def _validate_limits(limit_range: CheckedField) -> None:
+    for item in limit_range.at("spec").items("limits"):
+        for why in check_qualified(item.text("type")):
+            item.invalid("type", why, item.text("type"))
+        most = item.at("max")
+        for name, amount in item.at("min").value.items():
             limit = most.get(name)
             if limit is not None and _read(amount) > _read(limit):
-                told = f"min value {amount} is greater than max value {limit}"
-                say(invalid(f"{path}.min[{name}]", amount, told))
+                why = f"min value {amount} is greater than max value {limit}"
+                item.at("min").entry(name).invalid("", why)
 
 
-def validate_quota(quota: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A ResourceQuota."""
-    del old
-    for name, amount in read_object(read_object(quota, "spec"), "hard").items():
+def _validate_quota(quota: CheckedField) -> None:
+    hard = quota.at("spec").at("hard")
+    for name, amount in hard.value.items():
         if _read(amount) < Quantity(0):
-            told = "must be greater than or equal to 0"
-            say(invalid(f"spec.hard[{name}]", amount, told))
+            hard.entry(name).invalid("", "must be greater than or equal to 0")
 
 
 def _read(amount: Json) -> Quantity:
@@ -128,8 +105,8 @@ def _list_quota_cells(quota: JsonObject) -> list[Json]:
     requests: list[str] = []
     limits: list[str] = []
     for name, amount in sorted(read_object(status, "hard").items()):
-        told = f"{name}: {used.get(name, '0')}/{amount}"
-        (limits if name.startswith("limits.") else requests).append(told)
+        detail = f"{name}: {used.get(name, '0')}/{amount}"
+        (limits if name.startswith("limits.") else requests).append(detail)
     return [", ".join(requests), ", ".join(limits)]
 
 
@@ -137,13 +114,12 @@ def _list_certificate_request_cells(request: JsonObject) -> list[Json]:
     spec = read_object(request, "spec")
     seconds = spec.get("expirationSeconds")
     return [
-        read_text(spec, "signerName") or "<none>",
-        "<none>" if seconds is None else tell_length(seconds),
-        _tell_decision(request),
+        "<none>" if seconds is None else format_duration(seconds),
+        _format_decision(request),
     ]
 
 
-def _tell_decision(request: JsonObject) -> str:
+def _format_decision(request: JsonObject) -> str:
     status = read_object(request, "status")
     types = {each.get("type") for each in read_list(status, "conditions")}
     decisions = [word for word in ("Approved", "Denied") if word in types] or ["Pending"]
@@ -169,22 +145,13 @@ def _list_flow_schema_cells(schema: JsonObject) -> list[Json]:
     ]
 
 
-def _list_priority_level_cells(level: JsonObject) -> list[Json]:
-    limited = read_object(read_object(level, "spec"), "limited")
-    queuing = read_object(read_object(limited, "limitResponse"), "queuing")
-    fields = ("queues", "handSize", "queueLengthLimit")
-    return [
-        limited.get("nominalConcurrencyShares", "<none>"),
-        *(queuing.get(field, "<none>") for field in fields),
-    ]
-
-
 BUDGET = build_columns(
     "Name | Min Available | Max Unavailable | Allowed Disruptions:integer | Age", _list_budget_cells
 )
 QUOTA = build_columns("Name | Request | Limit | Age", _list_quota_cells)
 CERTIFICATE_REQUEST = build_columns(
-    "Name | Age | SignerName | Requestor=spec.username | RequestedDuration | Condition",
+    "Name | Age | SignerName=spec.signerName?<none> | Requestor=spec.username | RequestedDuration "
+    "| Condition",
     _list_certificate_request_cells,
 )
 PRIORITY_CLASS = build_columns(
@@ -196,9 +163,12 @@ FLOW_SCHEMA = build_columns(
     "| DistinguisherMethod | Age | MissingPL",
     _list_flow_schema_cells,
 )
+_QUEUING = "spec.limited.limitResponse.queuing"
 PRIORITY_LEVEL = build_columns(
-    "Name | Type=spec.type | NominalConcurrencyShares | Queues | HandSize | QueueLengthLimit | Age",
-    _list_priority_level_cells,
+    "Name | Type=spec.type "
+    "| NominalConcurrencyShares=spec.limited.nominalConcurrencyShares?<none> "
+    f"| Queues={_QUEUING}.queues?<none> | HandSize={_QUEUING}.handSize?<none> "
+    f"| QueueLengthLimit={_QUEUING}.queueLengthLimit?<none> | Age"
 )
 
 
@@ -207,31 +177,30 @@ def _carry_approval(old: JsonObject, sent: JsonObject) -> JsonObject:
     return {**old, "status": {**read_object(old, "status"), "conditions": conditions}}
 
 
-def _check_approval(request: JsonObject, old: JsonObject | None, say: Say) -> None:
-    path = "status.conditions"
-    if all(_list_conditions(request, kind) for kind in _DECISIONS):
-        told = "Approved and Denied conditions are mutually exclusive"
-        say(invalid(path, "Denied", told))
+def _check_approval(request: CheckedField) -> None:
+    conditions = request.at("status")
+    if all(_list_conditions(request.value, kind) for kind in _DECISIONS):
+        why = "Approved and Denied conditions are mutually exclusive"
+        conditions.invalid("conditions", why, "Denied")
     for kind in (*_DECISIONS, "Failed"):
-        if len(_list_conditions(request, kind)) < len(_list_conditions(old, kind)):
-            say(forbidden(path, f'updates may not remove a condition of type "{kind}"'))
+        before = _list_conditions(request.old, kind)
+        if len(_list_conditions(request.value, kind)) < len(before):
+            why = f'updates may not remove a condition of type "{kind}"'
+            conditions.forbid("conditions", why)
 
 
-def _check_signing(request: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """Who signs does not approve, and signs once."""
-    _check_approval(request, old, say)
+def _check_signing(request: CheckedField) -> None:
+    """A signer does not approve, and signs once."""
+    _check_approval(request)
+    status = request.at("status")
     for kind in _DECISIONS:
-        mine, before = _list_conditions(request, kind), _list_conditions(old, kind)
+        mine, before = (_list_conditions(each, kind) for each in (request.value, request.old))
         if mine != before and len(mine) >= len(before):
             verb = "add" if len(mine) > len(before) else "modify"
-            say(
-                forbidden(
-                    "status.conditions", f'updates may not {verb} a condition of type "{kind}"'
-                )
-            )
-    signed = read_text(read_object(old, "status"), "certificate")
-    if signed and signed != read_text(read_object(request, "status"), "certificate"):
-        say(forbidden("status.certificate", "updates may not modify existing certificate content"))
+            status.forbid("conditions", f'updates may not {verb} a condition of type "{kind}"')
+    signed = read_text(status.old, "certificate")
+    if signed and signed != status.text("certificate"):
+        status.forbid("certificate", "updates may not modify existing certificate content")
 
 
 def _list_conditions(request: JsonObject | None, kind: str) -> list[Json]:
@@ -246,17 +215,17 @@ RESOURCES = (
         "",
         "LimitRange",
         set_defaults=_set_limits_defaults,
-        validate=validate_limits,
+        validate=_validate_limits,
         created_by_update=True,
     ),
     BuiltinResource(
-        "", "ResourceQuota", validate=validate_quota, columns=QUOTA, returned_when_deleted=True
+        "", "ResourceQuota", validate=_validate_quota, columns=QUOTA, returned_when_deleted=True
     ),
     BuiltinResource(
         "policy",
         "PodDisruptionBudget",
         set_defaults=_set_budget_defaults,
-        validate=validate_budget,
+        validate=_validate_budget,
         columns=BUDGET,
         counts_generations=True,
         needs_version=True,
@@ -265,7 +234,7 @@ RESOURCES = (
         "scheduling.k8s.io",
         "PriorityClass",
         set_defaults=_set_priority_class_defaults,
-        validate=validate_priority_class,
+        validate=_validate_priority_class,
         columns=PRIORITY_CLASS,
         counts_generations=True,
     ),

@@ -3,17 +3,7 @@
 from datetime import datetime
 
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.resources.columns import (
-    NONE,
-    age_of,
-    build_columns,
-    build_timed_columns,
-    list_images,
-    name_of,
-    read_moment,
-    tell_age,
-    tell_labels,
-)
+from lictor.addons.apiserver.kind import BuiltinResource, ObjectPart, select_by
 from lictor.addons.apiserver.resources.pod_changes import (
     carry_debug_containers,
     carry_resize,
@@ -22,7 +12,17 @@ from lictor.addons.apiserver.resources.pod_changes import (
     validate_pod,
 )
 from lictor.addons.apiserver.resources.pod_defaults import set_pod_defaults, set_template_defaults
-from lictor.addons.apiserver.resources.registry import BuiltinResource, ObjectPart, select_by
+from lictor.addons.apiserver.table_columns import (
+    NONE,
+    age_of,
+    build_columns,
+    build_timed_columns,
+    format_age,
+    format_labels,
+    list_images,
+    name_of,
+    read_moment,
+)
 from lictor.core.raw import Json, JsonObject
 
 
@@ -33,22 +33,22 @@ def _fill_pod(pod: JsonObject, now: datetime) -> list[Json]:
         for each in read_list(spec, "initContainers")
         if each.get("restartPolicy") == "Always"
     }
-    told = read_list(status, "containerStatuses")
+    detail = read_list(status, "containerStatuses")
     started = [
         each for each in read_list(status, "initContainerStatuses") if each["name"] in sidecars
     ]
-    ready = sum(each.get("ready") is True for each in [*told, *started])
+    ready = sum(each.get("ready") is True for each in [*detail, *started])
     total = len(read_list(spec, "containers")) + len(sidecars)
     return [
         name_of(pod),
         f"{ready}/{total}",
-        tell_state(pod),
-        _tell_restarts([*told, *started], now),
+        format_pod_status(pod),
+        _format_restarts([*detail, *started], now),
         age_of(pod, now),
         _find_address(status),
         read_text(spec, "nodeName") or NONE,
         read_text(status, "nominatedNodeName") or NONE,
-        _tell_gates(spec, status),
+        _format_gates(spec, status),
     ]
 
 
@@ -57,7 +57,7 @@ def _find_address(status: JsonObject) -> str:
     return (addresses or [read_text(status, "podIP")])[0] or NONE
 
 
-def _tell_gates(spec: JsonObject, status: JsonObject) -> str:
+def _format_gates(spec: JsonObject, status: JsonObject) -> str:
     gates = {read_text(each, "conditionType") for each in read_list(spec, "readinessGates")}
     if not gates:
         return NONE
@@ -69,35 +69,37 @@ def _tell_gates(spec: JsonObject, status: JsonObject) -> str:
     return f"{len(met)}/{len(gates)}"
 
 
-def _tell_restarts(statuses: list[Json], now: datetime) -> str:
+def _format_restarts(statuses: list[Json], now: datetime) -> str:
     count = sum(each.get("restartCount") or 0 for each in statuses)
     ends = [
         moment
         for each in statuses
         if (moment := read_moment(_read_end(each).get("finishedAt"))) is not None
     ]
-    return f"{count} ({tell_age(max(ends).isoformat(), now)} ago)" if count and ends else str(count)
+    return (
+        f"{count} ({format_age(max(ends).isoformat(), now)} ago)" if count and ends else str(count)
+    )
 
 
 def _read_end(status: JsonObject) -> JsonObject:
     return read_object(read_object(status, "lastState"), "terminated")
 
 
-def tell_state(pod: JsonObject) -> str:
+def format_pod_status(pod: JsonObject) -> str:
     """What `kubectl get` shows as status."""
     status = read_object(pod, "status")
     reason = read_text(status, "reason") or read_text(status, "phase")
     for condition in read_list(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
             reason = "SchedulingGated"
-    starting = _tell_start(pod)
-    reason = starting or _tell_containers(status, reason)
+    starting = _format_start(pod)
+    reason = starting or _format_containers(status, reason)
     if read_object(pod, "metadata").get("deletionTimestamp"):
         return "Unknown" if read_text(status, "reason") == "NodeLost" else "Terminating"
     return reason
 
 
-def _tell_start(pod: JsonObject) -> str:
+def _format_start(pod: JsonObject) -> str:
     """What an init container is doing that has not yet done its work; empty where all have."""
     spec, status = read_object(pod, "spec"), read_object(pod, "status")
     kinds = {each["name"]: each for each in read_list(spec, "initContainers") if "name" in each}
@@ -109,7 +111,7 @@ def _tell_start(pod: JsonObject) -> str:
         if kinds.get(each.get("name"), {}).get("restartPolicy") == "Always" and each.get("started"):
             continue
         if ended is not None:
-            return f"Init:{_tell_end(ended)}"
+            return f"Init:{_format_end(ended)}"
         reason = read_text(waiting, "reason")
         if reason and reason != "PodInitializing":
             return f"Init:{reason}"
@@ -117,14 +119,14 @@ def _tell_start(pod: JsonObject) -> str:
     return ""
 
 
-def _tell_end(ended: JsonObject) -> str:
+def _format_end(ended: JsonObject) -> str:
     if reason := read_text(ended, "reason"):
         return reason
     signal = ended.get("signal")
     return f"Signal:{signal}" if signal else f"ExitCode:{ended.get('exitCode')}"
 
 
-def _tell_containers(status: JsonObject, reason: str) -> str:
+def _format_containers(status: JsonObject, reason: str) -> str:
     has_running = False
     for each in reversed(read_list(status, "containerStatuses")):
         state = read_object(each, "state")
@@ -132,7 +134,7 @@ def _tell_containers(status: JsonObject, reason: str) -> str:
         if waiting:
             reason = waiting
         elif "terminated" in state:
-            reason = _tell_end(read_object(state, "terminated"))
+            reason = _format_end(read_object(state, "terminated"))
         elif each.get("ready") is True and "running" in state:
             has_running = True
     if reason == "Completed" and has_running:
@@ -151,7 +153,7 @@ def _set_pod_template_defaults(template: JsonObject) -> None:
 def _list_pod_template_cells(template: JsonObject) -> list[Json]:
     inner = read_object(template, "template")
     labels = read_object(read_object(inner, "metadata"), "labels")
-    return [*list_images(read_object(inner, "spec")), tell_labels(labels)]
+    return [*list_images(read_object(inner, "spec")), format_labels(labels)]
 
 
 POD_TEMPLATE = build_columns("Name | Containers | Images | Pod Labels", _list_pod_template_cells)

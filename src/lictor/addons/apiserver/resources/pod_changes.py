@@ -1,6 +1,6 @@
 """What of a Pod may change: by an update, and through `resize` and `ephemeralcontainers`."""
 
-from lictor.addons.apiserver.field_errors import Cause, Say, duplicate, forbidden, invalid
+from lictor.addons.apiserver.field_checks import CheckedField
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
 from lictor.addons.apiserver.resources.pod_defaults import find_quality
 from lictor.addons.apiserver.resources.pod_validation import (
@@ -17,7 +17,7 @@ _FIXED = (
     "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
     "to 1 if it was previously negative)"
 )
-# Compared by rules of their own.
+# Compared separately.
 _CHANGEABLE = frozenset(("activeDeadlineSeconds", "tolerations", "schedulingGates", *_LISTS))
 _CHANGEABLE_IF_GATED = ("nodeSelector", "affinity")
 _GRACE = "terminationGracePeriodSeconds"
@@ -30,52 +30,48 @@ _MIRROR = "kubernetes.io/config.mirror"
 _RESIZED = ("cpu", "memory")
 
 
-def validate_pod(pod: JsonObject, old: JsonObject | None, say: Say) -> None:
+def validate_pod(pod: CheckedField) -> None:
     """A Pod that is created or updated."""
-    spec, before = read_object(pod, "spec"), read_object(old, "spec")
-    # Most updates are of the status.
-    if spec == before:
+    spec = pod.at("spec")
+    # Most updates change the status only.
+    if spec.value == (spec.old or {}):
         return
-    validate_pod_spec(spec, "spec", say)
-    for place, container in list_containers(spec, "spec"):
-        image = read_text(container, "image")
+    validate_pod_spec(spec)
+    for container in list_containers(spec):
+        image = container.text("image")
         if image.strip() != image:
-            say(invalid(f"{place}.image", image, "must not have leading or trailing whitespace"))
-    if old is not None:
-        _check_update(spec, before, say)
+            container.invalid("image", "must not have leading or trailing whitespace")
+    if spec.old is not None:
+        _check_update(pod, spec, spec.old)
     elif spec.get("ephemeralContainers"):
-        say(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        spec.forbid("ephemeralContainers", "cannot be set on create")
 
 
-def _check_update(new: JsonObject, old: JsonObject, say: Say) -> None:
+def _check_update(pod: CheckedField, spec: CheckedField, old: JsonObject) -> None:
     for field in _LISTS:
-        if len(read_list(new, field)) != len(read_list(old, field)):
-            say(forbidden(f"spec.{field}", "pod updates may not add or remove containers"))
+        if len(spec.list(field)) != len(read_list(old, field)):
+            spec.forbid(field, "pod updates may not add or remove containers")
             return
-    _check_deadline(new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"), say)
+    new, deadline = spec.value, old.get("activeDeadlineSeconds")
+    if deadline is not None and new.get("activeDeadlineSeconds") is None:
+        why = "must not update from a positive integer to nil value"
+        spec.invalid("activeDeadlineSeconds", why)
+    elif deadline is not None and new["activeDeadlineSeconds"] > deadline:
+        spec.invalid("activeDeadlineSeconds", "must be less than or equal to previous value")
     if not _list_tolerations(old) <= _list_tolerations(new):
-        told = "existing toleration can not be modified except its tolerationSeconds"
-        say(forbidden("spec.tolerations", told))
+        why = "existing toleration can not be modified except its tolerationSeconds"
+        spec.forbid("tolerations", why)
     gates = {read_text(each, "name") for each in read_list(old, "schedulingGates")}
-    for index, gate in enumerate(read_list(new, "schedulingGates")):
-        if (name := read_text(gate, "name")) not in gates:
-            told = f"only deletion is allowed, but found new scheduling gate '{name}'"
-            say(forbidden(f"spec.schedulingGates[{index}].name", told))
+    for gate in spec.items("schedulingGates"):
+        if (name := gate.text("name")) not in gates:
+            gate.forbid("name", f"only deletion is allowed, but found new scheduling gate '{name}'")
     changeable = {*_CHANGEABLE, *(_CHANGEABLE_IF_GATED if gates else ())}
     if (old.get(_GRACE) or 0) < 0 and new.get(_GRACE) == 1:
         changeable.add(_GRACE)
     is_changed = any(new.get(each) != old.get(each) for each in {*new, *old} - changeable)
     loses = read_object(old, "nodeSelector").items() - read_object(new, "nodeSelector").items()
     if is_changed or loses or _changes_containers(new, old):
-        say(forbidden("spec", _FIXED))
-
-
-def _check_deadline(new: Json, old: Json, say: Say) -> None:
-    field = "spec.activeDeadlineSeconds"
-    if old is not None and new is None:
-        say(invalid(field, None, "must not update from a positive integer to nil value"))
-    elif old is not None and new > old:
-        say(invalid(field, new, "must be less than or equal to previous value"))
+        pod.forbid("spec", _FIXED)
 
 
 def _list_tolerations(spec: JsonObject) -> set[frozenset[tuple[str, Json]]]:
@@ -103,36 +99,32 @@ def carry_debug_containers(old: JsonObject, sent: JsonObject) -> JsonObject:
     return _replace_lists(old, sent, ("ephemeralContainers",))
 
 
-def check_debug_containers(pod: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """Ephemeral containers come, and never change nor go."""
-    path = "spec.ephemeralContainers"
-    if _is_mirror(old):
-        say(forbidden("", "static pods do not support ephemeral containers"))
-    spec = read_object(pod, "spec")
-    taken = {read_text(each, "name") for _, each in list_containers(spec, "spec")}
-    volumes = {read_text(each, "name") for each in read_list(spec, "volumes")}
+def check_debug_containers(pod: CheckedField) -> None:
+    """Ephemeral containers can be added, but not changed or removed."""
+    if _is_mirror(pod.old):
+        pod.forbid("", "static pods do not support ephemeral containers")
+    spec = pod.at("spec")
+    taken = {each.text("name") for each in list_containers(spec)}
+    volumes = {read_text(each, "name") for each in spec.list("volumes")}
     found: dict[str, JsonObject] = {}
-    for index, each in enumerate(read_list(spec, "ephemeralContainers")):
-        place, name = f"{path}[{index}]", read_text(each, "name")
-        validate_container(each, volumes, place, say)
+    for container in spec.items("ephemeralContainers"):
+        name = container.text("name")
+        validate_container(container, volumes)
         if name in taken or name in found:
-            say(duplicate(f"{place}.name", name))
-        found[name] = each
+            container.duplicate("name", name)
+        found[name] = container.value
         for field in _NOT_FOR_DEBUGGING:
-            if each.get(field):
-                say(forbidden(f"{place}.{field}", "cannot be set for an Ephemeral Container"))
-        target = read_text(each, "targetContainerName")
+            if container.get(field):
+                container.forbid(field, "cannot be set for an Ephemeral Container")
+        target = container.text("targetContainerName")
         if target and target not in taken:
-            say(
-                Cause(
-                    "FieldValueNotFound", f'Not found: "{target}"', f"{place}.targetContainerName"
-                )
-            )
-    for each in read_list(read_object(old, "spec"), "ephemeralContainers"):
+            container.not_found("targetContainerName")
+    for each in read_list(spec.old, "ephemeralContainers"):
         name = read_text(each, "name")
         if found.get(name) != each:
             what = "changed" if name in found else "removed"
-            say(forbidden(path, f'existing ephemeral containers "{name}" may not be {what}\n'))
+            why = f'existing ephemeral containers "{name}" may not be {what}\n'
+            spec.forbid("ephemeralContainers", why)
 
 
 def carry_resize(old: JsonObject, sent: JsonObject) -> JsonObject:
@@ -167,53 +159,52 @@ def _replace_lists(old: JsonObject, sent: JsonObject, fields: tuple[str, ...]) -
     return {**old, "spec": {**kept, **{key: wanted[key] for key in fields if key in wanted}}}
 
 
-def check_resize(pod: JsonObject, old: JsonObject | None, say: Say) -> None:
+def check_resize(pod: CheckedField) -> None:
     """A resize changes amounts of CPU and memory, and nothing else."""
-    spec, before = read_object(pod, "spec"), read_object(old, "spec")
+    spec, before = pod.at("spec"), read_object(pod.old, "spec")
     if any(read_object(before, "resources").get(field) for field in ("requests", "limits")):
-        return say(forbidden("", "pods with pod-level resources cannot be resized"))
-    if _is_mirror(old):
-        return say(forbidden("", "static pods cannot be resized"))
+        return pod.forbid("", "pods with pod-level resources cannot be resized")
+    if _is_mirror(pod.old):
+        return pod.forbid("", "static pods cannot be resized")
     if read_text(read_object(before, "os"), "name") == "windows":
-        return say(forbidden("", "windows pods cannot be resized"))
-    validate_pod_spec(spec, "spec", say)
-    quality = read_text(read_object(old, "status"), "qosClass") or find_quality(before)
-    if quality != find_quality(spec):
-        told = "Pod QOS Class may not change as a result of resizing"
-        say(invalid("spec", quality, told))
+        return pod.forbid("", "windows pods cannot be resized")
+    validate_pod_spec(spec)
+    quality = read_text(read_object(pod.old, "status"), "qosClass") or find_quality(before)
+    if quality != find_quality(spec.value):
+        why = "Pod QOS Class may not change as a result of resizing"
+        pod.invalid("spec", why, quality)
     for field in _LISTS:
-        _check_resized(read_list(spec, field), read_list(before, field), f"spec.{field}", say)
+        _check_resized(pod, field, read_list(before, field))
     return None
 
 
-def _check_resized(new: list[Json], old: list[Json], path: str, say: Say) -> None:
-    field = path.removeprefix("spec.")
-    if len(new) != len(old):
-        say(forbidden(path, f"{field} may not be added or removed on resize"))
+def _check_resized(pod: CheckedField, field: str, old: list[Json]) -> None:
+    containers = pod.at("spec").items(field)
+    if len(containers) != len(old):
+        pod.at("spec").forbid(field, f"{field} may not be added or removed on resize")
         return
-    for index, (mine, before) in enumerate(zip(new, old, strict=True)):
-        place = f"{path}[{index}]"
-        if mine.get("name") != before.get("name"):
-            say(forbidden(f"{place}.name", f"{field} may not be renamed or reordered on resize"))
+    for container, before in zip(containers, old, strict=True):
+        if container.get("name") != before.get("name"):
+            container.forbid("name", f"{field} may not be renamed or reordered on resize")
         elif field == "initContainers" and before.get("restartPolicy") != "Always":
-            if mine != before:
-                say(forbidden("spec", "resources for non-sidecar init containers are immutable"))
+            if container.value != before:
+                pod.forbid("spec", "resources for non-sidecar init containers are immutable")
         else:
-            _check_amounts(mine, before, f"{place}.resources", say)
+            _check_amounts(pod, container, before)
 
 
-def _check_amounts(new: JsonObject, old: JsonObject, path: str, say: Say) -> None:
-    mine, before = read_object(new, "resources"), read_object(old, "resources")
+def _check_amounts(pod: CheckedField, container: CheckedField, old: JsonObject) -> None:
+    resources, before = container.at("resources"), read_object(old, "resources")
     undone: JsonObject = {}
     for field in ("requests", "limits"):
-        amounts, earlier = read_object(mine, field), read_object(before, field)
+        amounts, earlier = resources.at(field).value, read_object(before, field)
         if not earlier.keys() <= amounts.keys():
-            say(forbidden(f"{path}.{field}", f"resource {field} cannot be removed"))
+            resources.forbid(field, f"resource {field} cannot be removed")
         if earlier:
             others = {key: value for key, value in amounts.items() if key not in _RESIZED}
             undone[field] = {**others, **{key: earlier[key] for key in _RESIZED if key in earlier}}
-    if {**new, "resources": undone} != old:
-        say(forbidden("spec", "only cpu and memory resources are mutable"))
+    if {**container.value, "resources": undone} != old:
+        pod.forbid("spec", "only cpu and memory resources are mutable")
 
 
 def _is_mirror(pod: JsonObject | None) -> bool:

@@ -7,7 +7,7 @@ from lictor.core.lang.quantity import parse_quantity
 from lictor.core.raw import Json, JsonObject
 
 _MODE = 0o644
-# Fields that a source of a volume has where nothing is said.
+# Defaults of volume sources.
 _SOURCES: dict[str, JsonObject] = {
     "secret": {"defaultMode": _MODE},
     "configMap": {"defaultMode": _MODE},
@@ -23,7 +23,7 @@ _SOURCES: dict[str, JsonObject] = {
 }  # fmt: skip
 
 
-def set_volume_source_defaults(volume: JsonObject) -> None:
+def _set_volume_source_defaults(volume: JsonObject) -> None:
     """A volume of a Pod; without a source it is an empty folder."""
     if set(volume) <= {"name"}:
         volume["emptyDir"] = {}
@@ -42,7 +42,7 @@ def set_volume_source_defaults(volume: JsonObject) -> None:
 
 
 def set_source_defaults(volume: JsonObject) -> None:
-    """The source, whichever it is."""
+    """Set the defaults of the source of a volume."""
     for name, defaults in _SOURCES.items():
         source = volume.get(name)
         if isinstance(source, dict):
@@ -67,7 +67,7 @@ def find_quality(spec: JsonObject) -> str:
     if not any(requests) and not any(limits):
         return "BestEffort"
     pairs = zip(requests, limits, strict=True)
-    # Requests that are not told are the limits.
+    # Missing requests equal the limits.
     if all(len(limit) == len(_RESOURCES) and {**limit, **asked} == limit for asked, limit in pairs):
         return "Guaranteed"
     return "Burstable"
@@ -101,19 +101,22 @@ _SPEC_DEFAULTS = {
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
 }
-_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+SYSTEM_PRIORITIES = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
 _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def set_pod_defaults(pod: JsonObject) -> None:
     """A Pod: its spec, and what Kubernetes' own admission adds."""
     spec = pod.setdefault("spec", {})
-    set_pod_spec_defaults(spec)
+    _set_pod_spec_defaults(spec)
     spec.setdefault("enableServiceLinks", True)
     for container in _list_containers(spec):
         _request_limits(container)
     _prioritize(spec)
-    _tolerate(spec)
+    add_tolerations(spec)
     status = pod.setdefault("status", {})
     status.setdefault("phase", "Pending")
     status.setdefault("qosClass", find_quality(spec))
@@ -122,10 +125,10 @@ def set_pod_defaults(pod: JsonObject) -> None:
 def set_template_defaults(template: JsonObject) -> None:
     """The template of a workload."""
     template.setdefault("metadata", {})
-    set_pod_spec_defaults(template.setdefault("spec", {}))
+    _set_pod_spec_defaults(template.setdefault("spec", {}))
 
 
-def set_pod_spec_defaults(spec: JsonObject) -> None:
+def _set_pod_spec_defaults(spec: JsonObject) -> None:
     """What Pods and templates have in common."""
     for key, value in _SPEC_DEFAULTS.items():
         if not spec.get(key) and spec.get(key) != 0:
@@ -138,7 +141,7 @@ def set_pod_spec_defaults(spec: JsonObject) -> None:
     for container in _list_containers(spec):
         _set_container_defaults(container, in_host_network=spec.get("hostNetwork") is True)
     for volume in read_list(spec, "volumes"):
-        set_volume_source_defaults(volume)
+        _set_volume_source_defaults(volume)
 
 
 def _list_containers(spec: JsonObject) -> Iterator[JsonObject]:
@@ -191,7 +194,7 @@ def _set_request_defaults(action: JsonObject) -> None:
 
 
 def _request_limits(container: JsonObject) -> None:
-    """Who limits a resource without asking for it asks for the limit."""
+    """Missing requests are set to the limits."""
     resources = read_object(container, "resources")
     limits = read_object(resources, "limits")
     if limits:
@@ -200,13 +203,13 @@ def _request_limits(container: JsonObject) -> None:
 
 def _prioritize(spec: JsonObject) -> None:
     name = read_text(spec, "priorityClassName")
-    if not name or name in _PRIORITIES:
-        spec.setdefault("priority", _PRIORITIES.get(name, 0))
+    if not name or name in SYSTEM_PRIORITIES:
+        spec.setdefault("priority", SYSTEM_PRIORITIES.get(name, 0))
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
-def _tolerate(spec: JsonObject) -> None:
-    """Pods outlive the trouble of their node for five minutes, unless they say otherwise."""
+def add_tolerations(spec: JsonObject) -> None:
+    """By default, Pods tolerate an unreachable node for five minutes."""
     tolerations = [*read_list(spec, "tolerations")]
     for key in _TOLERATED:
         if not any(_tolerates(each, key) for each in tolerations):
@@ -216,9 +219,9 @@ def _tolerate(spec: JsonObject) -> None:
     spec["tolerations"] = tolerations
 
 
-def _tolerates(toleration: JsonObject, key: str) -> bool:
-    return toleration.get("key") in (None, "", key) and toleration.get("effect") in (
-        None,
-        "",
-        "NoExecute",
+def _tolerates(toleration: Json, key: str) -> bool:
+    return (
+        isinstance(toleration, dict)
+        and toleration.get("key") in (None, "", key)
+        and toleration.get("effect") in (None, "", "NoExecute")
     )

@@ -1,34 +1,15 @@
 """Validation of Pods, pod templates and their containers."""
 
 import re
-from collections.abc import Iterator
 
-from lictor.addons.apiserver.field_errors import (
-    Cause,
-    Say,
-    forbidden,
-    invalid,
-    required,
-    show,
-    unsupported,
-)
-from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.resources.validation import (
-    check_address,
-    check_choice,
-    check_counts,
+from lictor.addons.apiserver.field_checks import (
+    CheckedField,
     check_label,
-    check_labels,
-    check_named,
-    check_port,
     check_qualified,
     check_subdomain,
-    check_unique,
-    need,
-    say_all,
 )
+from lictor.addons.apiserver.json_fields import read_text
 from lictor.core.lang.quantity import Quantity, parse_quantity
-from lictor.core.raw import Json, JsonObject
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
@@ -49,141 +30,131 @@ _SOURCES = (
 )
 
 
-def validate_container(container: JsonObject, volumes: set[str], path: str, say: Say) -> None:
+def validate_container(container: CheckedField, volumes: set[str]) -> None:
     """Everything about one container; `volumes` are those that it may mount."""
-    need(container, ("name",), path, say)
-    check_named(container.get("name"), check_label, f"{path}.name", say)
-    need(container, ("image",), path, say)
-    _check_ports(read_list(container, "ports"), f"{path}.ports", say)
-    for index, variable in enumerate(read_list(container, "env")):
-        _check_variable(variable, f"{path}.env[{index}]", say)
-    _check_mounts(read_list(container, "volumeMounts"), volumes, f"{path}.volumeMounts", say)
-    _check_resources(read_object(container, "resources"), f"{path}.resources", say)
+    container.need("name")
+    container.named("name", check_label)
+    container.need("image")
+    for port in container.items("ports"):
+        _check_port(port)
+    container.unique_names("ports")
+    for variable in container.items("env"):
+        _check_variable(variable)
+    _check_mounts(container, volumes)
+    _check_resources(container.at("resources"))
     for field in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if isinstance(probe := container.get(field), dict):
-            _check_probe(probe, f"{path}.{field}", say)
-    for name, hook in read_object(container, "lifecycle").items():
+        if isinstance(container.get(field), dict):
+            _check_probe(container.at(field))
+    lifecycle = container.at("lifecycle")
+    for name, hook in lifecycle.value.items():
         if not any(handler in hook for handler in _HANDLERS):
-            say(required(f"{path}.lifecycle.{name}", "must specify a handler type"))
-    choice = container.get("terminationMessagePolicy")
-    check_choice(choice, _MESSAGE_POLICIES, f"{path}.terminationMessagePolicy", say)
-    check_choice(container.get("imagePullPolicy"), _PULL_POLICIES, f"{path}.imagePullPolicy", say)
-    check_user_ids(read_object(container, "securityContext"), f"{path}.securityContext", say)
+            lifecycle.required(name, "must specify a handler type")
+    container.choice("terminationMessagePolicy", _MESSAGE_POLICIES)
+    container.choice("imagePullPolicy", _PULL_POLICIES)
+    _check_user_ids(container.at("securityContext"))
 
 
-def check_user_ids(context: JsonObject, path: str, say: Say) -> None:
-    """Users and groups of processes."""
+def _check_user_ids(context: CheckedField) -> None:
     for field in ("runAsUser", "runAsGroup", "fsGroup"):
         value = context.get(field)
         if isinstance(value, int) and not 0 <= value <= _MAX_ID:
-            told = f"must be between 0 and {_MAX_ID}, inclusive"
-            say(invalid(f"{path}.{field}", value, told))
+            context.invalid(field, f"must be between 0 and {_MAX_ID}, inclusive")
 
 
-def _check_ports(ports: list[Json], path: str, say: Say) -> None:
-    for index, port in enumerate(ports):
-        place = f"{path}[{index}]"
-        if not port.get("containerPort"):
-            say(required(f"{place}.containerPort"))
-        check_port(port.get("containerPort") or None, f"{place}.containerPort", say)
-        check_port(port.get("hostPort") or None, f"{place}.hostPort", say)
-        check_choice(port.get("protocol"), _PROTOCOLS, f"{place}.protocol", say)
-        check_port_name(port.get("name"), f"{place}.name", say)
-    check_unique((read_text(each, "name") for each in ports), path, "name", say)
+def _check_port(port: CheckedField) -> None:
+    if not port.get("containerPort"):
+        port.required("containerPort")
+    port.port("containerPort", port.get("containerPort") or None)
+    port.port("hostPort", port.get("hostPort") or None)
+    port.choice("protocol", _PROTOCOLS)
+    port.named("name", _check_port_name)
 
 
-def check_port_name(name: Json, path: str, say: Say) -> None:
-    """The name of a port; nothing said is fine."""
-    if not isinstance(name, str) or not name:
-        return
-    if len(name) > 15:
-        say(invalid(path, name, "must be no more than 15 characters"))
-    if not re.fullmatch(r"[-a-z0-9]+", name):
-        told = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
-        say(invalid(path, name, told))
-    if not re.search(r"[a-z]", name):
-        say(invalid(path, name, "must contain at least one letter (a-z)"))
-    if "--" in name:
-        say(invalid(path, name, "must not contain consecutive hyphens"))
-    if name.startswith("-") or name.endswith("-"):
-        say(invalid(path, name, "must not begin or end with a hyphen"))
+def _check_port_name(name: str) -> list[str]:
+    checks = (
+        (len(name) > 15, "must be no more than 15 characters"),
+        (
+            not re.fullmatch(r"[-a-z0-9]+", name),
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
+        ),
+        (not re.search(r"[a-z]", name), "must contain at least one letter (a-z)"),
+        ("--" in name, "must not contain consecutive hyphens"),
+        (name[0] == "-" or name[-1] == "-", "must not begin or end with a hyphen"),
+    )
+    return [why for is_wrong, why in checks if is_wrong]
 
 
-def _check_variable(variable: JsonObject, path: str, say: Say) -> None:
-    name = read_text(variable, "name")
+def _check_variable(variable: CheckedField) -> None:
+    name = variable.text("name")
     if not name:
-        say(required(f"{path}.name"))
+        variable.required("name")
     elif not _ENVIRONMENT.fullmatch(name):
-        told = (
+        why = (
             "a valid environment variable name must consist only of printable ASCII characters "
             "other than '='"
         )
-        say(invalid(f"{path}.name", name, told))
-    source = variable.get("valueFrom")
-    if isinstance(source, dict):
-        place = f"{path}.valueFrom"
-        if not source:
-            say(invalid(place, "", _SOURCES))
+        variable.invalid("name", why)
+    if isinstance(variable.get("valueFrom"), dict):
+        source = variable.at("valueFrom")
+        if not source.value:
+            source.invalid("", _SOURCES, "")
         if variable.get("value"):
-            say(invalid(place, "", "may not be specified when `value` is not empty"))
+            source.invalid("", "may not be specified when `value` is not empty", "")
         for field in ("configMapKeyRef", "secretKeyRef"):
-            if isinstance(reference := source.get(field), dict):
-                need(reference, ("key",), f"{place}.{field}", say)
+            if isinstance(source.get(field), dict):
+                source.at(field).need("key")
 
 
-def _check_mounts(mounts: list[Json], volumes: set[str], path: str, say: Say) -> None:
+def _check_mounts(container: CheckedField, volumes: set[str]) -> None:
     seen: set[str] = set()
-    for index, mount in enumerate(mounts):
-        place = f"{path}[{index}]"
-        name, target = read_text(mount, "name"), read_text(mount, "mountPath")
-        if not name:
-            say(required(f"{place}.name"))
-        elif name not in volumes:
-            say(Cause("FieldValueNotFound", f"Not found: {show(name)}", f"{place}.name"))
+    for mount in container.items("volumeMounts"):
+        if not mount.text("name"):
+            mount.required("name")
+        elif mount.text("name") not in volumes:
+            mount.not_found("name")
+        target = mount.text("mountPath")
         if not target:
-            say(required(f"{place}.mountPath"))
+            mount.required("mountPath")
         elif target in seen:
-            say(invalid(f"{place}.mountPath", target, "must be unique"))
+            mount.invalid("mountPath", "must be unique")
         seen.add(target)
 
 
-def _check_resources(resources: JsonObject, path: str, say: Say) -> None:
-    limits = _check_amounts(read_object(resources, "limits"), f"{path}.limits", say)
-    requests = _check_amounts(read_object(resources, "requests"), f"{path}.requests", say)
-    for name, amount in requests.items():
+def _check_resources(resources: CheckedField) -> None:
+    limits = _check_amounts(resources.at("limits"))
+    for name, amount in _check_amounts(resources.at("requests")).items():
         limit = limits.get(name)
         if limit is not None and limit < amount:
-            told = f"must be less than or equal to {name} limit of {limit}"
-            say(invalid(f"{path}.requests", str(amount), told))
+            why = f"must be less than or equal to {name} limit of {limit}"
+            resources.invalid("requests", why, str(amount))
 
 
-def _check_amounts(amounts: JsonObject, path: str, say: Say) -> dict[str, Quantity]:
+def _check_amounts(amounts: CheckedField) -> dict[str, Quantity]:
     read = {}
-    for name, text in amounts.items():
-        place = f"{path}[{name}]"
+    for name, text in amounts.value.items():
+        entry = amounts.entry(name)
         if name not in _STANDARD and "/" not in name and not name.startswith("hugepages-"):
-            say(invalid(place, name, "must be a standard resource type or fully qualified"))
-            say(invalid(place, name, "must be a standard resource for containers"))
-        check_named(name, check_qualified, place, say)
+            entry.invalid("", "must be a standard resource type or fully qualified", name)
+            entry.invalid("", "must be a standard resource for containers", name)
+        entry.named("", check_qualified, name)
         try:
             read[name] = parse_quantity(str(text))
         except ValueError:
             continue
         if read[name] < Quantity(0):
-            say(invalid(place, str(text), "must be greater than or equal to 0"))
+            entry.invalid("", "must be greater than or equal to 0", str(text))
     return read
 
 
-def _check_probe(probe: JsonObject, path: str, say: Say) -> None:
-    handlers = [name for name in _HANDLERS if name in probe]
-    if not handlers:
-        say(required(path, "must specify a handler type"))
-    if isinstance(action := probe.get("exec"), dict):
-        need(action, ("command",), f"{path}.exec", say)
+def _check_probe(probe: CheckedField) -> None:
+    if not any(name in probe.value for name in _HANDLERS):
+        probe.required("", "must specify a handler type")
+    if isinstance(probe.get("exec"), dict):
+        probe.at("exec").need("command")
     for name in ("httpGet", "tcpSocket"):
-        if isinstance(action := probe.get(name), dict):
-            check_port(action.get("port"), f"{path}.{name}.port", say)
-    check_counts(probe, _PROBE_COUNTS, path, say)
+        if isinstance(probe.get(name), dict):
+            probe.at(name).port("port")
+    probe.counts(*_PROBE_COUNTS)
 
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -198,98 +169,89 @@ _SOURCE_FIELDS = {
 }
 
 
-def validate_template(template: JsonObject, path: str, say: Say) -> None:
+def validate_template(template: CheckedField) -> None:
     """The template of a workload."""
-    labels = read_object(read_object(template, "metadata"), "labels")
-    say_all(check_labels(labels, f"{path}.labels"), say)
-    validate_pod_spec(read_object(template, "spec"), f"{path}.spec", say)
+    # Kubernetes leaves `metadata` out of the path.
+    metadata = template.at("metadata").value
+    CheckedField(metadata, template.path, template.add).labels("labels")
+    validate_pod_spec(template.at("spec"))
 
 
-def validate_pod_spec(spec: JsonObject, path: str, say: Say) -> None:
+def validate_pod_spec(spec: CheckedField) -> None:
     """What Pods and templates have in common."""
-    volumes = _check_volumes(read_list(spec, "volumes"), f"{path}.volumes", say)
-    _check_containers(spec, volumes, path, say)
-    check_choice(spec.get("restartPolicy"), _RESTART_POLICIES, f"{path}.restartPolicy", say)
-    check_choice(spec.get("dnsPolicy"), _DNS_POLICIES, f"{path}.dnsPolicy", say)
-    _check_scheduling(spec, path, say)
-    check_user_ids(read_object(spec, "securityContext"), f"{path}.securityContext", say)
-    check_named(spec.get("serviceAccountName"), check_subdomain, f"{path}.serviceAccountName", say)
+    volumes = _check_volumes(spec)
+    _check_containers(spec, volumes)
+    spec.choice("restartPolicy", _RESTART_POLICIES)
+    spec.choice("dnsPolicy", _DNS_POLICIES)
+    _check_scheduling(spec)
+    _check_user_ids(spec.at("securityContext"))
+    spec.named("serviceAccountName", check_subdomain)
     deadline = spec.get("activeDeadlineSeconds")
     if isinstance(deadline, int) and deadline < 1:
-        told = "must be between 1 and 2147483647, inclusive"
-        say(invalid(f"{path}.activeDeadlineSeconds", deadline, told))
-    check_named(spec.get("hostname"), check_label, f"{path}.hostname", say)
-    check_named(spec.get("subdomain"), check_label, f"{path}.subdomain", say)
-    for index, toleration in enumerate(read_list(spec, "tolerations")):
-        _check_toleration(toleration, f"{path}.tolerations[{index}]", say)
-    for index, alias in enumerate(read_list(spec, "hostAliases")):
-        check_address(alias.get("ip"), f"{path}.hostAliases[{index}].ip", say)
+        spec.invalid("activeDeadlineSeconds", "must be between 1 and 2147483647, inclusive")
+    spec.named("hostname", check_label)
+    spec.named("subdomain", check_label)
+    for toleration in spec.items("tolerations"):
+        _check_toleration(toleration)
+    for alias in spec.items("hostAliases"):
+        alias.address("ip")
 
 
-def _check_volumes(volumes: list[Json], path: str, say: Say) -> set[str]:
-    names = [read_text(volume, "name") for volume in volumes]
-    for index, volume in enumerate(volumes):
-        place = f"{path}[{index}]"
-        need(volume, ("name",), place, say)
-        check_named(volume.get("name"), check_label, f"{place}.name", say)
-        sources = [field for field in volume if field != "name"]
+def _check_volumes(spec: CheckedField) -> set[str]:
+    for volume in spec.items("volumes"):
+        volume.need("name")
+        volume.named("name", check_label)
+        sources = [field for field in volume.value if field != "name"]
         for extra in sources[1:]:
-            say(forbidden(f"{place}.{extra}", "may not specify more than 1 volume type"))
+            volume.forbid(extra, "may not specify more than 1 volume type")
         for field in sources[:1]:
             if field in _SOURCE_FIELDS:
-                need(read_object(volume, field), (_SOURCE_FIELDS[field],), f"{place}.{field}", say)
-    check_unique(names, path, "name", say)
-    return set(names)
+                volume.at(field).need(_SOURCE_FIELDS[field])
+    spec.unique_names("volumes")
+    return {read_text(volume, "name") for volume in spec.list("volumes")}
 
 
-def _check_containers(spec: JsonObject, volumes: set[str], path: str, say: Say) -> None:
-    if not read_list(spec, "containers"):
-        say(required(f"{path}.containers"))
+def _check_containers(spec: CheckedField, volumes: set[str]) -> None:
+    if not spec.list("containers"):
+        spec.required("containers")
     seen: set[str] = set()
-    for place, container in list_containers(spec, path):
-        validate_container(container, volumes, place, say)
-        name = read_text(container, "name")
+    for container in list_containers(spec):
+        validate_container(container, volumes)
+        name = container.text("name")
         if name and name in seen:
-            told = f"Duplicate value: {show(name)}"
-            say(Cause("FieldValueDuplicate", told, f"{place}.name"))
+            container.duplicate("name")
         seen.add(name)
 
 
-def list_containers(spec: JsonObject, path: str) -> Iterator[tuple[str, JsonObject]]:
-    """Containers and init containers, and where they are."""
-    for field in ("containers", "initContainers"):
-        for index, container in enumerate(read_list(spec, field)):
-            yield f"{path}.{field}[{index}]", container
+def list_containers(spec: CheckedField) -> list[CheckedField]:
+    """Containers and init containers."""
+    return [*spec.items("containers"), *spec.items("initContainers")]
 
 
-def _check_scheduling(spec: JsonObject, path: str, say: Say) -> None:
-    say_all(check_labels(read_object(spec, "nodeSelector"), f"{path}.nodeSelector"), say)
-    for index, spread in enumerate(read_list(spec, "topologySpreadConstraints")):
-        place = f"{path}.topologySpreadConstraints[{index}]"
+def _check_scheduling(spec: CheckedField) -> None:
+    spec.labels("nodeSelector")
+    for spread in spec.items("topologySpreadConstraints"):
         if (spread.get("maxSkew") or 0) < 1:
-            say(
-                invalid(f"{place}.maxSkew", spread.get("maxSkew") or 0, "must be greater than zero")
-            )
+            spread.invalid("maxSkew", "must be greater than zero", spread.get("maxSkew") or 0)
         if not spread.get("topologyKey"):
-            say(required(f"{place}.topologyKey", "can not be empty"))
-        wanted = spread.get("whenUnsatisfiable")
-        check_choice(wanted, _UNSATISFIABLE, f"{place}.whenUnsatisfiable", say)
+            spread.required("topologyKey", "can not be empty")
+        spread.choice("whenUnsatisfiable", _UNSATISFIABLE)
 
 
-def _check_toleration(toleration: JsonObject, path: str, say: Say) -> None:
-    operator, effect = read_text(toleration, "operator"), read_text(toleration, "effect")
+def _check_toleration(toleration: CheckedField) -> None:
+    operator, effect = toleration.text("operator"), toleration.text("effect")
     if not toleration.get("key") and operator != "Exists":
-        told = (
+        why = (
             "operator must be Exists when `key` is empty, which means "
             '"match all values and all keys"'
         )
-        say(invalid(f"{path}.operator", operator, told))
-    if "tolerationSeconds" in toleration and effect != "NoExecute":
-        told = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        say(invalid(f"{path}.effect", effect, told))
+        toleration.invalid("operator", why, operator)
+    if "tolerationSeconds" in toleration.value and effect != "NoExecute":
+        why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        toleration.invalid("effect", why, effect)
     if operator == "Exists" and toleration.get("value"):
-        told = "value must be empty when `operator` is 'Exists'"
-        say(invalid(f"{path}.operator", toleration["value"], told))
+        why = "value must be empty when `operator` is 'Exists'"
+        toleration.invalid("operator", why, toleration.get("value"))
     elif operator not in ("", "Equal", "Exists"):
-        say(unsupported(f"{path}.operator", operator, ("Equal", "Exists")))
-    check_choice(effect, _EFFECTS, f"{path}.effect", say)
+        toleration.unsupported("operator", ("Equal", "Exists"))
+    toleration.choice("effect", _EFFECTS)

@@ -5,31 +5,22 @@ The address of a Service follows from its name, so that it stays when the Servic
 
 from hashlib import sha256
 
-from lictor.addons.apiserver.field_errors import Say, invalid, required
+from lictor.addons.apiserver.field_checks import (
+    PROTOCOLS,
+    CheckedField,
+    check_label,
+    check_service_name,
+    check_subdomain,
+)
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.resources.columns import (
+from lictor.addons.apiserver.kind import BuiltinResource, select_by
+from lictor.addons.apiserver.table_columns import (
     NONE,
     UNSET,
     build_columns,
+    format_labels,
     join_words,
     shorten_list,
-    tell_labels,
-)
-from lictor.addons.apiserver.resources.registry import BuiltinResource, select_by
-from lictor.addons.apiserver.resources.validation import (
-    PROTOCOLS,
-    check_address,
-    check_choice,
-    check_label,
-    check_labels,
-    check_named,
-    check_port,
-    check_same,
-    check_service_name,
-    check_subdomain,
-    check_unique,
-    need,
-    say_all,
 )
 from lictor.core.raw import Json, JsonObject
 
@@ -43,8 +34,7 @@ _RESERVED = 256
 _ADDRESSES = 65_536 - _RESERVED - 1
 
 
-def set_service_defaults(service: JsonObject) -> None:
-    """A Service."""
+def _set_service_defaults(service: JsonObject) -> None:
     spec = service.setdefault("spec", {})
     if not spec.get("type"):
         spec["type"] = "ClusterIP"
@@ -69,7 +59,7 @@ def _set_addresses_defaults(service: JsonObject, spec: JsonObject) -> None:
         given = read_list(spec, "clusterIPs")
         spec["clusterIP"] = given[0] if given else _choose_address(service)
     spec.setdefault("clusterIPs", [spec["clusterIP"]])
-    # A headless Service without a selector stands for whatever its author puts behind it.
+    # The endpoints of a headless Service without a selector may have any family.
     is_open = spec["clusterIP"] == "None" and not spec.get("selector")
     spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_open else "SingleStack")
     is_single = spec["ipFamilyPolicy"] == "SingleStack" or not is_open
@@ -119,87 +109,67 @@ _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _NODE_PORTS = range(30_000, 32_768)
 
 
-def validate_service(service: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A Service."""
-    spec = read_object(service, "spec")
-    kind, address = spec.get("type"), read_text(spec, "clusterIP")
-    ports = read_list(spec, "ports")
+def _validate_service(service: CheckedField) -> None:
+    spec = service.at("spec")
+    kind, address, ports = spec.get("type"), spec.text("clusterIP"), spec.items("ports")
     if not ports and address != "None" and kind != "ExternalName":
-        say(required("spec.ports"))
+        spec.required("ports")
     if kind == "ExternalName":
-        need(spec, ("externalName",), "spec", say)
-        check_named(
-            read_text(spec, "externalName").removesuffix("."),
-            check_subdomain,
-            "spec.externalName",
-            say,
-        )
+        spec.need("externalName")
+        spec.named("externalName", check_subdomain, spec.text("externalName").removesuffix("."))
     elif kind in ("LoadBalancer", "NodePort") and address == "None":
-        told = f"may not be set to 'None' for {kind} services"
-        say(invalid("spec.clusterIPs[0]", "None", told))
+        why = f"may not be set to 'None' for {kind} services"
+        spec.invalid("clusterIPs[0]", why, "None")
     elif address and address != "None":
-        check_address(address, "spec.clusterIPs[0]", say)
-    for index, port in enumerate(ports):
-        _check_service_port(port, f"spec.ports[{index}]", say, needs_name=len(ports) > 1)
-    check_unique((read_text(each, "name") for each in ports), "spec.ports", "name", say)
-    say_all(check_labels(read_object(spec, "selector"), "spec.selector"), say)
-    check_choice(spec.get("sessionAffinity"), ("ClientIP", "None"), "spec.sessionAffinity", say)
-    check_choice(kind, _TYPES, "spec.type", say)
-    outside = spec.get("externalTrafficPolicy")
-    check_choice(outside, ("Cluster", "Local"), "spec.externalTrafficPolicy", say)
-    _check_address_change(spec, old, say)
-
-
-def _check_service_port(port: JsonObject, path: str, say: Say, *, needs_name: bool) -> None:
-    if needs_name and not port.get("name"):
-        say(required(f"{path}.name"))
-    check_named(port.get("name"), check_label, f"{path}.name", say)
-    check_port(port.get("port") or 0, f"{path}.port", say)
-    check_choice(port.get("protocol"), PROTOCOLS, f"{path}.protocol", say)
-    check_port(port.get("targetPort"), f"{path}.targetPort", say)
-    node = port.get("nodePort")
-    if node and node not in _NODE_PORTS:
-        told = "provided port is not in the valid range. The range of valid ports is 30000-32767"
-        say(invalid(f"{path}.nodePort", node, told))
-
-
-def _check_address_change(spec: JsonObject, old: JsonObject | None, say: Say) -> None:
-    before = read_object(old, "spec")
-    addresses, kept = read_list(spec, "clusterIPs"), read_list(before, "clusterIPs")
-    both = "ExternalName" not in (spec.get("type"), before.get("type"))
+        spec.address("clusterIPs[0]", address)
+    for port in ports:
+        _check_service_port(port, needs_name=len(ports) > 1)
+    spec.unique_names("ports")
+    spec.labels("selector")
+    spec.choice("sessionAffinity", ("ClientIP", "None"))
+    spec.choice("type", _TYPES)
+    spec.choice("externalTrafficPolicy", ("Cluster", "Local"))
+    before = spec.old or {}
+    addresses, kept = spec.list("clusterIPs"), read_list(before, "clusterIPs")
+    both = "ExternalName" not in (kind, before.get("type"))
     if kept and addresses and both and addresses[0] != kept[0]:
-        say(invalid("spec.clusterIPs[0]", addresses, "may not change once set"))
+        spec.invalid("clusterIPs[0]", "may not change once set", addresses)
 
 
-def validate_slice(endpoint_slice: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """An EndpointSlice."""
-    kind = endpoint_slice.get("addressType")
-    need(endpoint_slice, ("addressType",), "", say)
-    check_choice(kind, ("FQDN", "IPv4", "IPv6"), "addressType", say)
-    for index, port in enumerate(read_list(endpoint_slice, "ports")):
-        check_choice(port.get("protocol"), sorted(PROTOCOLS), f"ports[{index}].protocol", say)
-    for index, endpoint in enumerate(read_list(endpoint_slice, "endpoints")):
-        path = f"endpoints[{index}].addresses"
-        addresses = read_list(endpoint, "addresses")
-        if not addresses:
-            say(required(path, "must contain at least 1 address"))
-        for number, address in enumerate(addresses):
-            if kind in ("IPv4", "IPv6"):
-                check_address(address, f"{path}[{number}]", say)
-    check_same(endpoint_slice, old, ("addressType",), "", say)
+def _check_service_port(port: CheckedField, *, needs_name: bool) -> None:
+    if needs_name and not port.get("name"):
+        port.required("name")
+    port.named("name", check_label)
+    port.port("port", port.get("port") or 0)
+    port.choice("protocol", PROTOCOLS)
+    port.port("targetPort")
+    if port.get("nodePort") and port.get("nodePort") not in _NODE_PORTS:
+        why = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+        port.invalid("nodePort", why)
 
 
-def validate_endpoints(endpoints: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """Endpoints."""
-    del old
-    for index, subset in enumerate(read_list(endpoints, "subsets")):
-        path = f"subsets[{index}]"
+def _validate_slice(endpoint_slice: CheckedField) -> None:
+    endpoint_slice.need("addressType")
+    endpoint_slice.choice("addressType", ("FQDN", "IPv4", "IPv6"))
+    for port in endpoint_slice.items("ports"):
+        port.choice("protocol", sorted(PROTOCOLS))
+    for endpoint in endpoint_slice.items("endpoints"):
+        if not endpoint.list("addresses"):
+            endpoint.required("addresses", "must contain at least 1 address")
+        if endpoint_slice.get("addressType") in ("IPv4", "IPv6"):
+            for address in endpoint.items("addresses"):
+                address.address("")
+    endpoint_slice.same("addressType")
+
+
+def _validate_endpoints(endpoints: CheckedField) -> None:
+    for subset in endpoints.items("subsets"):
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-            say(required(path, "must specify `addresses` or `notReadyAddresses`"))
-        for number, address in enumerate(read_list(subset, "addresses")):
-            check_address(address.get("ip"), f"{path}.addresses[{number}].ip", say)
-        for number, port in enumerate(read_list(subset, "ports")):
-            check_port(port.get("port") or 0, f"{path}.ports[{number}].port", say)
+            subset.required("", "must specify `addresses` or `notReadyAddresses`")
+        for address in subset.items("addresses"):
+            address.address("ip")
+        for port in subset.items("ports"):
+            port.port("port", port.get("port") or 0)
 
 
 _PENDING = "<pending>"
@@ -210,18 +180,18 @@ def _list_service_cells(service: JsonObject) -> list[Json]:
     addresses = read_list(spec, "clusterIPs")
     return [
         addresses[0] if addresses else read_text(spec, "clusterIP") or NONE,
-        _tell_outside(service, spec),
-        join_words(map(_tell_port, read_list(spec, "ports"))) or NONE,
-        tell_labels(read_object(spec, "selector")),
+        _format_outside(service, spec),
+        join_words(map(_format_port, read_list(spec, "ports"))) or NONE,
+        format_labels(read_object(spec, "selector")),
     ]
 
 
-def _tell_port(port: JsonObject) -> str:
+def _format_port(port: JsonObject) -> str:
     node = f":{port['nodePort']}" if port.get("nodePort") else ""
     return f"{port.get('port')}{node}/{port.get('protocol')}"
 
 
-def _tell_outside(service: JsonObject, spec: JsonObject) -> str:
+def _format_outside(service: JsonObject, spec: JsonObject) -> str:
     own = [*read_list(spec, "externalIPs")]
     match spec.get("type"):
         case "ExternalName":
@@ -234,7 +204,7 @@ def _tell_outside(service: JsonObject, spec: JsonObject) -> str:
 
 
 def list_ingress_addresses(status: JsonObject) -> list[str]:
-    """Addresses of a load balancer, as a status tells them."""
+    """The addresses of the load balancer in a status."""
     entries = read_list(read_object(status, "loadBalancer"), "ingress")
     return [read_text(each, "ip") or read_text(each, "hostname") for each in entries]
 
@@ -276,8 +246,8 @@ RESOURCES = (
     BuiltinResource(
         "",
         "Service",
-        set_defaults=set_service_defaults,
-        validate=validate_service,
+        set_defaults=_set_service_defaults,
+        validate=_validate_service,
         validate_name=check_service_name,
         columns=SERVICE,
         selectable_fields=select_by("spec.clusterIP", "spec.type"),
@@ -288,7 +258,7 @@ RESOURCES = (
         "",
         "Endpoints",
         set_defaults=_set_endpoints_defaults,
-        validate=validate_endpoints,
+        validate=_validate_endpoints,
         columns=ENDPOINTS,
         created_by_update=True,
     ),
@@ -296,7 +266,7 @@ RESOURCES = (
         "discovery.k8s.io",
         "EndpointSlice",
         set_defaults=_set_slice_defaults,
-        validate=validate_slice,
+        validate=_validate_slice,
         columns=ENDPOINT_SLICE,
         counts_generations=True,
     ),

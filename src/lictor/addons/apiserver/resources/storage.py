@@ -2,24 +2,17 @@
 
 from datetime import datetime
 
-from lictor.addons.apiserver.field_errors import Say, forbidden, invalid, required, unsupported
+from lictor.addons.apiserver.field_checks import CheckedField, check_subdomain
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.resources.columns import (
+from lictor.addons.apiserver.kind import WHOLE_METADATA, BuiltinResource
+from lictor.addons.apiserver.resources.pod_defaults import set_source_defaults
+from lictor.addons.apiserver.table_columns import (
     UNSET,
     age_of,
     build_columns,
     build_timed_columns,
     join_words,
     name_of,
-)
-from lictor.addons.apiserver.resources.pod_defaults import set_source_defaults
-from lictor.addons.apiserver.resources.registry import WHOLE_METADATA, BuiltinResource
-from lictor.addons.apiserver.resources.validation import (
-    check_choice,
-    check_named,
-    check_same,
-    check_subdomain,
-    need,
 )
 from lictor.core.lang.quantity import Quantity, parse_quantity
 from lictor.core.raw import Json, JsonObject
@@ -34,8 +27,7 @@ _DRIVER_DEFAULTS = {
 }
 
 
-def set_volume_defaults(volume: JsonObject) -> None:
-    """A PersistentVolume."""
+def _set_volume_defaults(volume: JsonObject) -> None:
     spec = volume.setdefault("spec", {})
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
     spec.setdefault("volumeMode", "Filesystem")
@@ -49,14 +41,12 @@ def set_claim_defaults(claim: JsonObject) -> None:
     claim.setdefault("status", {}).setdefault("phase", "Pending")
 
 
-def set_storage_class_defaults(storage_class: JsonObject) -> None:
-    """A StorageClass."""
+def _set_storage_class_defaults(storage_class: JsonObject) -> None:
     storage_class.setdefault("reclaimPolicy", "Delete")
     storage_class.setdefault("volumeBindingMode", "Immediate")
 
 
-def set_driver_defaults(driver: JsonObject) -> None:
-    """A CSIDriver."""
+def _set_driver_defaults(driver: JsonObject) -> None:
     spec = driver.setdefault("spec", {})
     for key, value in _DRIVER_DEFAULTS.items():
         spec.setdefault(key, value)
@@ -75,22 +65,21 @@ _CLAIM_FIXED = (
 )
 
 
-def validate_claim(claim: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A PersistentVolumeClaim."""
-    spec = read_object(claim, "spec")
+def _validate_claim(claim: CheckedField) -> None:
+    spec = claim.at("spec")
     if not spec.get("accessModes"):
-        say(required("spec.accessModes", "at least 1 access mode is required"))
-    _check_modes(spec, say)
-    amount = read_object(read_object(spec, "resources"), "requests").get("storage")
+        spec.required("accessModes", "at least 1 access mode is required")
+    _check_modes(spec)
+    amount = read_object(read_object(spec.value, "resources"), "requests").get("storage")
     if amount is None:
-        say(required("spec.resources[storage]"))
+        spec.required("resources[storage]")
     elif not _is_positive(str(amount)):
-        say(invalid("spec.resources[storage]", str(amount), "must be greater than zero"))
-    check_named(spec.get("storageClassName"), check_subdomain, "spec.storageClassName", say)
-    check_choice(spec.get("volumeMode"), _VOLUME_MODES, "spec.volumeMode", say)
-    before = read_object(old, "spec")
-    if before.get("volumeName") and _fixed(spec) != _fixed(before):
-        say(forbidden("spec", _CLAIM_FIXED))
+        spec.invalid("resources[storage]", "must be greater than zero", str(amount))
+    spec.named("storageClassName", check_subdomain)
+    spec.choice("volumeMode", _VOLUME_MODES)
+    before = spec.old or {}
+    if before.get("volumeName") and _fixed(spec.value) != _fixed(before):
+        claim.forbid("spec", _CLAIM_FIXED)
 
 
 def _fixed(spec: JsonObject) -> JsonObject:
@@ -98,9 +87,10 @@ def _fixed(spec: JsonObject) -> JsonObject:
     return {key: value for key, value in spec.items() if key not in changeable}
 
 
-def _check_modes(spec: JsonObject, say: Say) -> None:
-    for mode in read_list(spec, "accessModes"):
-        check_choice(mode, _MODES, "spec.accessModes", say)
+def _check_modes(spec: CheckedField) -> None:
+    for mode in spec.list("accessModes"):
+        if mode and mode not in _MODES:
+            spec.unsupported("accessModes", _MODES, mode)
 
 
 def _is_positive(text: str) -> bool:
@@ -110,48 +100,39 @@ def _is_positive(text: str) -> bool:
         return False
 
 
-def validate_volume(volume: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A PersistentVolume."""
-    spec = read_object(volume, "spec")
-    need(spec, ("accessModes", "capacity"), "spec", say)
-    _check_modes(spec, say)
-    capacity = spec.get("capacity")
-    if set(capacity or ()) != {"storage"}:
-        say(unsupported("spec.capacity", capacity, ("storage",)))
-    policy = spec.get("persistentVolumeReclaimPolicy")
-    policies = ("Delete", "Recycle", "Retain")
-    check_choice(policy, policies, "spec.persistentVolumeReclaimPolicy", say)
-    sources = [field for field in spec if field not in _VOLUME_FIELDS]
+def _validate_volume(volume: CheckedField) -> None:
+    spec = volume.at("spec")
+    spec.need("accessModes", "capacity")
+    _check_modes(spec)
+    if set(spec.get("capacity") or ()) != {"storage"}:
+        spec.unsupported("capacity", ("storage",))
+    spec.choice("persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain"))
+    sources = [field for field in spec.value if field not in _VOLUME_FIELDS]
     if not sources:
-        say(required("spec", "must specify a volume type"))
+        volume.required("spec", "must specify a volume type")
     if "hostPath" in sources:
-        need(read_object(spec, "hostPath"), ("path",), "spec.hostPath", say)
+        spec.at("hostPath").need("path")
     for extra in sources[1:]:
-        say(forbidden(f"spec.{extra}", "may not specify more than 1 volume type"))
-    before = read_object(old, "spec")
+        spec.forbid(extra, "may not specify more than 1 volume type")
+    before = spec.old
     if before and any(spec.get(field) != before.get(field) for field in sources):
-        told = "spec.persistentvolumesource is immutable after creation"
-        say(forbidden("spec.persistentvolumesource", told))
+        why = "spec.persistentvolumesource is immutable after creation"
+        spec.forbid("persistentvolumesource", why)
 
 
-def validate_storage_class(storage_class: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A StorageClass."""
-    need(storage_class, ("provisioner",), "", say)
-    policy, mode = storage_class.get("reclaimPolicy"), storage_class.get("volumeBindingMode")
-    check_choice(policy, ("Delete", "Retain"), "reclaimPolicy", say)
-    modes = ("Immediate", "WaitForFirstConsumer")
-    check_choice(mode, modes, "volumeBindingMode", say)
+def _validate_storage_class(storage_class: CheckedField) -> None:
+    storage_class.need("provisioner")
+    storage_class.choice("reclaimPolicy", ("Delete", "Retain"))
+    storage_class.choice("volumeBindingMode", ("Immediate", "WaitForFirstConsumer"))
     for field in ("parameters", "provisioner", "reclaimPolicy"):
+        old = storage_class.old
         if old is not None and storage_class.get(field) != old.get(field):
-            say(forbidden(field, f"updates to {field} are forbidden."))
-    check_same(storage_class, old, ("volumeBindingMode",), "", say)
+            storage_class.forbid(field, f"updates to {field} are forbidden.")
+    storage_class.same("volumeBindingMode")
 
 
-def validate_driver(driver: JsonObject, old: JsonObject | None, say: Say) -> None:
-    """A CSIDriver."""
-    del old
-    policy = read_object(driver, "spec").get("fsGroupPolicy")
-    check_choice(policy, ("File", "None", "ReadWriteOnceWithFSType"), "spec.fsGroupPolicy", say)
+def _validate_driver(driver: CheckedField) -> None:
+    driver.at("spec").choice("fsGroupPolicy", ("File", "None", "ReadWriteOnceWithFSType"))
 
 
 _MODE_ABBREVIATIONS = {
@@ -163,7 +144,7 @@ _MODE_ABBREVIATIONS = {
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
-def _tell_modes(modes: list[Json]) -> str:
+def _format_modes(modes: list[Json]) -> str:
     return join_words(short for mode, short in _MODE_ABBREVIATIONS.items() if mode in modes)
 
 
@@ -173,7 +154,7 @@ def _find_class(document: JsonObject) -> str:
     return read_text(annotations, _OLD_CLASS) or read_text(spec, "storageClassName")
 
 
-def _tell_phase(document: JsonObject) -> str:
+def _format_phase(document: JsonObject) -> str:
     if read_object(document, "metadata").get("deletionTimestamp"):
         return "Terminating"
     return read_text(read_object(document, "status"), "phase")
@@ -183,13 +164,11 @@ def _list_claim_cells(claim: JsonObject) -> list[Json]:
     spec, status = read_object(claim, "spec"), read_object(claim, "status")
     volume = read_text(spec, "volumeName")
     return [
-        _tell_phase(claim),
+        _format_phase(claim),
         volume,
         read_text(read_object(status, "capacity"), "storage") if volume else "",
-        _tell_modes(read_list(status, "accessModes")) if volume else "",
+        _format_modes(read_list(status, "accessModes")) if volume else "",
         _find_class(claim),
-        read_text(spec, "volumeAttributesClassName") or UNSET,
-        read_text(spec, "volumeMode") or UNSET,
     ]
 
 
@@ -198,12 +177,10 @@ def _list_volume_cells(volume: JsonObject) -> list[Json]:
     claim = read_object(spec, "claimRef")
     owner = f"{read_text(claim, 'namespace')}/{read_text(claim, 'name')}" if claim else ""
     return [
-        _tell_modes(read_list(spec, "accessModes")),
-        _tell_phase(volume),
+        _format_modes(read_list(spec, "accessModes")),
+        _format_phase(volume),
         owner,
         _find_class(volume),
-        read_text(spec, "volumeAttributesClassName") or UNSET,
-        read_text(spec, "volumeMode") or UNSET,
     ]
 
 
@@ -233,23 +210,21 @@ def _list_driver_cells(driver: JsonObject) -> list[Json]:
     ]
 
 
-def _list_node_cells(node: JsonObject) -> list[Json]:
-    return [len(read_list(read_object(node, "spec"), "drivers"))]
-
-
 def _list_attachment_cells(attachment: JsonObject) -> list[Json]:
     return [read_object(attachment, "status").get("attached") is True]
 
 
 CLAIM = build_columns(
-    "Name | Status | Volume | Capacity | Access Modes | StorageClass | VolumeAttributesClass "
-    "| Age | VolumeMode!",
+    "Name | Status | Volume | Capacity | Access Modes | StorageClass "
+    "| VolumeAttributesClass=spec.volumeAttributesClassName?<unset> | Age "
+    "| VolumeMode!=spec.volumeMode?<unset>",
     _list_claim_cells,
 )
 VOLUME = build_columns(
     "Name | Capacity=spec.capacity.storage | Access Modes "
     "| Reclaim Policy=spec.persistentVolumeReclaimPolicy | Status | Claim | StorageClass "
-    "| VolumeAttributesClass | Reason=status.reason | Age | VolumeMode!",
+    "| VolumeAttributesClass=spec.volumeAttributesClassName?<unset> | Reason=status.reason | Age "
+    "| VolumeMode!=spec.volumeMode?<unset>",
     _list_volume_cells,
 )
 STORAGE_CLASS = build_timed_columns(
@@ -262,7 +237,7 @@ DRIVER = build_columns(
     "| TokenRequests | RequiresRepublish:boolean | Modes | Age",
     _list_driver_cells,
 )
-CSI_NODE = build_columns("Name | Drivers:integer | Age", _list_node_cells)
+CSI_NODE = build_columns("Name | Drivers:integer=#spec.drivers | Age")
 ATTACHMENT = build_columns(
     "Name | Attacher=spec.attacher | PV=spec.source.persistentVolumeName | Node=spec.nodeName "
     "| Attached:boolean | Age",
@@ -273,8 +248,8 @@ RESOURCES = (
     BuiltinResource(
         "",
         "PersistentVolume",
-        set_defaults=set_volume_defaults,
-        validate=validate_volume,
+        set_defaults=_set_volume_defaults,
+        validate=_validate_volume,
         columns=VOLUME,
         returned_when_deleted=True,
     ),
@@ -282,7 +257,7 @@ RESOURCES = (
         "",
         "PersistentVolumeClaim",
         set_defaults=set_claim_defaults,
-        validate=validate_claim,
+        validate=_validate_claim,
         columns=CLAIM,
         returned_when_deleted=True,
         empty_object={"spec": {"resources": {}}},
@@ -290,16 +265,16 @@ RESOURCES = (
     BuiltinResource(
         _GROUP,
         "StorageClass",
-        set_defaults=set_storage_class_defaults,
-        validate=validate_storage_class,
+        set_defaults=_set_storage_class_defaults,
+        validate=_validate_storage_class,
         columns=STORAGE_CLASS,
         returned_when_deleted=True,
     ),
     BuiltinResource(
         _GROUP,
         "CSIDriver",
-        set_defaults=set_driver_defaults,
-        validate=validate_driver,
+        set_defaults=_set_driver_defaults,
+        validate=_validate_driver,
         columns=DRIVER,
         needs_version=True,
         returned_when_deleted=True,

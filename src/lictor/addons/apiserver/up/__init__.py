@@ -20,7 +20,7 @@ lictor up --data ~/.lictor
 # With Kyverno's names, and exceptions heeded
 lictor up --prefix kyverno --flag enablePolicyException=true --flag exceptionNamespace='*'
 
-# Only the API server, for tests of one's own
+# Only the API server, for your tests
 lictor up --bare --port 6443"""
 
 
@@ -95,15 +95,15 @@ def up(  # noqa: PLR0913  (one for each option)
 ) -> None:
     """Run a Kubernetes API server, lictor's webhook and its controllers, in one program.
 
-    For trying policies before they go anywhere, and for tests. Pods are kept and judged, but there
-    is nothing that would run them. Whoever has the kubeconfig may do everything.
+    For trying policies before they go anywhere, and for tests. Pods are stored and evaluated, but
+    not run. The kubeconfig grants all rights.
     """
     began = time.monotonic()
     from lictor.addons.apiserver.up.plan import UpOptions, open_plan, read_own_flags
     from lictor.addons.apiserver.up.policy_files import read_objects
     from lictor.addons.apiserver.up.processes import run_cluster
 
-    objects = read_objects(policies, _tell if verbose else lambda _: None)
+    objects = read_objects(policies, _print_note if verbose else lambda _: None)
     options = UpOptions(
         data=data,
         kubeconfig=kubeconfig,
@@ -119,5 +119,5 @@ def up(  # noqa: PLR0913  (one for each option)
         raise SystemExit(run_cluster(plan, objects, began))
 
 
-def _tell(note: str) -> None:
+def _print_note(note: str) -> None:
     click.echo(f"note: {note}", err=True)

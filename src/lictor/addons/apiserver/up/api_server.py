@@ -35,7 +35,8 @@ from lictor.addons.apiserver.up.own_objects import (
 from lictor.addons.apiserver.up.plan import LOOPBACK, ClusterPlan
 from lictor.addons.apiserver.up.policy_files import FileObject
 from lictor.core.errors import LictorError, RefusedRequestError
-from lictor.core.families.registry import PolicyKind, Role, registry
+from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.registry import registry
 from lictor.core.raw import JsonObject
 from lictor.http.addresses import Destination, open_stream
 from lictor.kubernetes.stored_policy import is_ready
@@ -62,7 +63,7 @@ def _are_in_force(server: Server) -> bool:
 
 
 def is_policy(document: JsonObject) -> bool:
-    """Is it an object that lictor judges by?"""
+    """Is it a policy that lictor evaluates?"""
     group, _, _ = document["apiVersion"].partition("/")
     return _is_policy_kind(registry().find(group, document["kind"]))
 
@@ -95,21 +96,21 @@ def _iter_stored(server: Server) -> Iterator[JsonObject]:
 def _is_in_force(document: JsonObject) -> bool:
     kind = registry().get(document["apiVersion"].partition("/")[0], document["kind"])
     if kind.role is Role.DELETION:
-        return True  # nobody waits for these: they work by the clock
+        return True  # these run on a schedule
     return is_ready(document)
 
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 # A stored policy may be one that is never ready: that must not hold up each start for a minute.
-_PATIENCE_WITH_STORED = 20.0
+_STORED_TIMEOUT = 20.0
 _TICK = 0.01
 _ADMIN = ApiUser(ADMIN, ("system:masters", "system:authenticated"))
 _WEBHOOKS: GroupResource = ("admissionregistration.k8s.io", "validatingwebhookconfigurations")
 _QUESTION = b"GET /health/readiness HTTP/1.1\r\nHost: lictor\r\nConnection: close\r\n\r\n"
 
 
-class Welcome:
-    """Waits for everyone, brings the objects of files in, and says what to try."""
+class Startup:
+    """Waits for all parts, applies the objects of files, and prints how to use the cluster."""
 
     def __init__(self, plan: ClusterPlan, objects: Sequence[FileObject], began: float) -> None:
         self._plan = plan
@@ -132,15 +133,14 @@ class Welcome:
         await _wait(lambda: not any(is_waited_for(server, each.body) for each in found))
         if not self._plan.is_bare:
             # Those of an earlier run are ready again once the webhooks have been written anew.
-            await _wait(lambda: _are_in_force(server), _PATIENCE_WITH_STORED)
-        self._tell(list_policies(server))
+            await _wait(lambda: _are_in_force(server), _STORED_TIMEOUT)
+        self._print_result(list_policies(server))
 
     async def _wait_for_webhook(self, server: Server) -> None:
         port = self._plan.flags.webhook_server_port
-        while not await _answers(port):  # noqa: ASYNC110  (another process: nobody tells us)
+        while not await _answers(port):  # noqa: ASYNC110  (another process: there is no event)
             await asyncio.sleep(_TICK)
-        # Policies that come are judged as well: the API server must know whom to ask.
-        # Those of an earlier run do not lead anywhere.
+        # New policies are validated too: the API server must know the webhook of this run.
         name = self._plan.names.webhook("policy-validating")
         await _wait(
             lambda: ("", name) in server.store.storage(*_WEBHOOKS).objects and are_current(server)
@@ -177,17 +177,17 @@ class Welcome:
             self._problems.append(f"{what}: {error.message}")
             self._refused += is_policy(document)
 
-    def _tell(self, policies: Sequence[PolicySummary]) -> None:
+    def _print_result(self, policies: Sequence[PolicySummary]) -> None:
         for problem in self._problems:
             click.echo(f"Error: {problem}", err=True)
         if self._problems:
-            click.echo("These are not in force; `lictor lint FILE` may tell more.", err=True)
+            click.echo("These are not in force; `lictor lint FILE` may show why.", err=True)
         if self._refused and not self._plan.grants_all:
             click.echo("Missing rights: `lictor up --grant-all` grants lictor all.", err=True)
         for policy in policies:
             if not policy.is_in_force:
-                told = f"{policy.kind} {policy.name} is not ready: `kubectl describe` tells why"
-                click.echo(f"Warning: {told}", err=True)
+                detail = f"{policy.kind} {policy.name} is not ready: `kubectl describe` shows why"
+                click.echo(f"Warning: {detail}", err=True)
         seconds = time.monotonic() - self._began
         click.echo(render_message(self._plan, policies, self._refused, seconds))
 
@@ -206,7 +206,7 @@ def render_message(
     if plan.metrics is not None:
         lines += [f"  curl http://{LOOPBACK}:{plan.metrics.getsockname()[1]}/metrics"]
     if plan.page is not None:
-        lines += ["", f"What reports say, as a page: {plan.page_url}"]
+        lines += ["", f"Web UI: {plan.page_url}"]
     return "\n".join(lines)
 
 
@@ -236,16 +236,16 @@ def _shorten(path: Path) -> str:
     return str(path)
 
 
-async def _wait(holds: Callable[[], bool], patience: float = _PATIENCE) -> None:
-    deadline = time.monotonic() + patience
+async def _wait(holds: Callable[[], bool], seconds: float = _TIMEOUT) -> None:
+    deadline = time.monotonic() + seconds
     while not holds() and time.monotonic() < deadline:  # noqa: ASYNC110  (a few times only)
         await asyncio.sleep(_TICK)
 
 
 async def _answers(port: int) -> bool:
-    """Does the webhook say that it is ready?"""
+    """Is the webhook ready?"""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Only whether it is up is asked; the API server checks the certificate when it counts.
+    # Only readiness is checked here; the API server verifies the certificate.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
@@ -261,9 +261,9 @@ async def _answers(port: int) -> bool:
     return b" 200 " in head
 
 
-def run_api_server(plan: ClusterPlan, credentials: Credentials, welcome: Welcome) -> None:
-    """Serve until SIGTERM; `welcome` runs once the server answers."""
-    # The terminal tells everyone of Ctrl-C; we end when all others have.
+def run_api_server(plan: ClusterPlan, credentials: Credentials, startup: Startup) -> None:
+    """Serve until SIGTERM; `startup` runs once the server answers."""
+    # The terminal sends Ctrl-C to all processes; this one ends after the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What was there before the fork is shared: collecting it would copy its pages.
     gc.freeze()
@@ -271,14 +271,14 @@ def run_api_server(plan: ClusterPlan, credentials: Credentials, welcome: Welcome
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(plan, credentials, welcome))
+            runner.run(_serve(plan, credentials, startup))
     except LictorError as error:
-        # People can do something about it; nobody needs to see where in the program it was.
+        # Users can fix the cause; a traceback would not help.
         click.echo(f"Error: {error}", err=True)
         raise SystemExit(1) from error
 
 
-async def _serve(plan: ClusterPlan, credentials: Credentials, welcome: Welcome) -> None:
+async def _serve(plan: ClusterPlan, credentials: Credentials, startup: Startup) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     server = Server(_choose_settings(plan, credentials))
@@ -293,7 +293,7 @@ async def _serve(plan: ClusterPlan, credentials: Credentials, welcome: Welcome) 
         raise describe_damage(plan.folder / CREDENTIALS_FILE, error) from error
     workloads = WorkloadControllers(server.api, server.store, server.catalogue)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(workloads.run()), group.create_task(welcome.run(server))]
+        tasks = [group.create_task(workloads.run()), group.create_task(startup.run(server))]
         await stop.wait()
         for task in tasks:
             task.cancel()

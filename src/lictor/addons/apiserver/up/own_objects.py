@@ -1,14 +1,14 @@
 """Lictor's own objects in the embedded cluster: kinds, rights, settings; no Deployments.
 
-What runs is processes of ours; a Deployment would only make Pods that never start.
+Lictor runs as local processes; a Deployment would only create Pods that never start.
 """
 
 from collections.abc import Iterator
 
+from lictor.addons.apiserver.controllers.role_aggregation import gather_rules
 from lictor.addons.apiserver.kind import ServedKind
 from lictor.addons.apiserver.loopback_client import SYSTEM
 from lictor.addons.apiserver.request import ApiUser
-from lictor.addons.apiserver.resources.rbac import gather_rules
 from lictor.addons.apiserver.server import Server
 from lictor.addons.apiserver.service_account_tokens import account_groups
 from lictor.addons.apiserver.up.plan import LOOPBACK, ClusterPlan
@@ -25,12 +25,12 @@ _OWN_URLS = f"https://{LOOPBACK}:"
 
 
 def renew_webhooks(server: Server, plan: ClusterPlan) -> None:
-    """Point them to this run's port, and let them trust nobody until the controllers say whom."""
+    """Set the port of this run, and remove the CA bundles until the controllers write new ones."""
     ours = set(list_webhook_names(plan.names))
     for kind, found in _list_configurations(server):
         name = found["metadata"]["name"]
         if name not in ours:
-            # Of a run under another prefix: nobody would ever write it anew.
+            # From a run under another prefix: no controller would update it.
             server.store.remove(kind, "", name)
             continue
         hooks = [_renew(hook, plan.flags.server_ip) for hook in found.get("webhooks") or ()]

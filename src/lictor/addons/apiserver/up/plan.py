@@ -1,4 +1,4 @@
-"""What was asked of `lictor up`, with everything that follows from it."""
+"""The options of `lictor up`, and the settings derived from them."""
 
 import contextlib
 import ipaddress
@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from lictor.addons.apiserver.up.data_files import hold
-from lictor.addons.apiserver.up.kubeconfig import hold_kubeconfig
+from lictor.addons.apiserver.up.credentials import hold, hold_kubeconfig
 from lictor.cli.controller_flags import change_flags, read_flags
 from lictor.core.errors import UsageError
 from lictor.core.release import VERSION
@@ -45,7 +44,7 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     folder: Path
     keeps_objects: bool
     address: str
-    # Bound before anything else starts: whoever connects waits there until someone answers.
+    # Bound before anything else starts: clients wait there until the server answers.
     listener: socket.socket
     # Where our own processes come in: TLS would cost them half of their time and memory.
     plain_listener: socket.socket
@@ -221,7 +220,7 @@ def _find_folder(path: Path) -> str:
 
 
 def _bind_metrics(flags: Flags, options: UpOptions) -> socket.socket | None:
-    """The usual port, or a free one; the one that was asked for, or an error."""
+    """The given port, or an error; by default the usual one, or a free one."""
     if flags.disable_metrics:
         return None
     is_chosen = "metricsPort" in options.flags

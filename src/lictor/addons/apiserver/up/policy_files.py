@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from lictor.core.errors import LoadError, UsageError
-from lictor.core.families.registry import registry, resolve
+from lictor.core.families.registry import registry
 from lictor.core.files import is_object_file, list_files, read_bytes
 from lictor.core.load.policies import is_no_object
 from lictor.core.load.yaml import iter_documents
@@ -25,12 +25,12 @@ class FileObject(msgspec.Struct, frozen=True):
 
 
 def read_objects(
-    paths: Iterable[Path], tell: Callable[[str], None] = lambda _: None
+    paths: Iterable[Path], note: Callable[[str], None] = lambda _: None
 ) -> tuple[FileObject, ...]:
-    """All objects in files and folders, those that others stand on first; `tell` what is none."""
+    """All objects in files and folders, dependencies first; `note` receives skipped ones."""
     found: list[FileObject] = []
     for path in paths:
-        read = [each for file in _list_files(path) for each in _read_file(file, tell)]
+        read = [each for file in _list_files(path) for each in _read_file(file, note)]
         if not read:
             raise UsageError(f"{path}: no objects in there")
         found += read
@@ -47,23 +47,22 @@ def _list_files(path: Path) -> Iterator[Path]:
     yield from files
 
 
-def _read_file(file: Path, tell: Callable[[str], None]) -> Iterator[FileObject]:
+def _read_file(file: Path, note: Callable[[str], None]) -> Iterator[FileObject]:
     for document in iter_documents(read_bytes(str(file)), str(file)):
         where = f"{file}:{document.line}"
         if _is_left_out(document.body):
-            tell(f"{where}: is nothing that a cluster holds, and was left out")
+            note(f"{where}: is nothing that a cluster holds, and was left out")
         else:
             for found in _take(document.body, where):
                 yield msgspec.structs.replace(found, body=_locate_files(found.body, file))
 
 
 def _locate_files(body: JsonObject, file: Path) -> JsonObject:
-    """The object with the files that it names found from the folder of its own file."""
+    """The object with file names resolved against the folder of its file."""
     kind = registry().find(body["apiVersion"].partition("/")[0], body["kind"])
-    if kind is None or not kind.locate_files_of_document:
+    if kind is None:
         return body
-    located: JsonObject = resolve(kind.locate_files_of_document)(body, str(file.parent.resolve()))
-    return located
+    return kind.family.locate_document_files(body, str(file.parent.resolve()))
 
 
 def _is_left_out(body: Json) -> bool:

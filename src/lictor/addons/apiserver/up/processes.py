@@ -1,6 +1,6 @@
 """The processes of an embedded cluster: API server, webhook with controllers, under one parent.
 
-Each imports what it needs by itself, at the same time as the other; the parent stays small.
+The processes import their modules in parallel; the parent stays small.
 """
 
 import asyncio
@@ -13,12 +13,14 @@ from datetime import UTC, datetime
 
 import click
 
-from lictor.addons.apiserver.up.credentials import Credentials, keep_credentials, write_files
-from lictor.addons.apiserver.up.data_files import write_private
-from lictor.addons.apiserver.up.kubeconfig import (
+from lictor.addons.apiserver.up.credentials import (
+    Credentials,
+    keep_credentials,
     remove_kubeconfig,
     write_admin_kubeconfig,
+    write_files,
     write_own_kubeconfig,
+    write_private,
 )
 from lictor.addons.apiserver.up.plan import ClusterPlan
 from lictor.addons.apiserver.up.policy_files import FileObject
@@ -28,7 +30,7 @@ from lictor.core.families.built_in import load_part
 from lictor.core.raw import JsonObject
 from lictor.http.keys import make_authority, make_serving
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.resource import SECRET
 from lictor.webhook.slots import ProcessSlot
 from lictor.webhook.span_export import check_tracing
@@ -65,10 +67,10 @@ async def send_secrets(plan: ClusterPlan, secrets: Iterable[JsonObject]) -> None
         await client.close()
 
 
-# As one and the same Pod, so that whoever is restarted need not wait for a Lease to run out.
+# The same Pod name for all runs, so that a restart need not wait for a Lease to expire.
 _IDENTITY = "lictor-up"
 # Without a turn of its loop for so many seconds, lictor is replaced.
-_PATIENCE = 15.0
+_STALL_SECONDS = 15.0
 
 
 def run_cluster(plan: ClusterPlan, objects: Sequence[FileObject], began: float) -> int:
@@ -81,16 +83,19 @@ def run_cluster(plan: ClusterPlan, objects: Sequence[FileObject], began: float) 
     credentials = _write_files(plan)
 
     def serve(_: ProcessSlot) -> None:
-        from lictor.addons.apiserver.up.api_server import Welcome, run_api_server
+        from lictor.addons.apiserver.up.api_server import Startup, run_api_server
 
-        run_api_server(plan, credentials, Welcome(plan, objects, began))
+        run_api_server(plan, credentials, Startup(plan, objects, began))
 
     departed = ProcessSlot()
     processes = [SupervisedProcess("api-server", serve, ProcessSlot(), is_vital=True)]
     if not plan.is_bare:
         processes.append(
             SupervisedProcess(
-                "lictor", lambda slot: _run_lictor(plan, slot, departed), ProcessSlot(), _PATIENCE
+                "lictor",
+                lambda slot: _run_lictor(plan, slot, departed),
+                ProcessSlot(),
+                _STALL_SECONDS,
             )
         )
     if plan.page is not None:
@@ -140,11 +145,11 @@ def _run_lictor(plan: ClusterPlan, slot: ProcessSlot, departed: ProcessSlot) -> 
 
 
 def _run_page(plan: ClusterPlan) -> None:
-    """Wait until somebody opens the page; then read all reports, and serve it.
+    """Wait for the first browser; then read all reports, and serve the page.
 
     Until then it costs neither time nor memory.
     """
-    # The terminal tells everyone of Ctrl-C; the parent ends us.
+    # The terminal sends Ctrl-C to all processes; the parent ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if plan.page is None:
         return

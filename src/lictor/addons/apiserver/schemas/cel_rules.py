@@ -3,15 +3,14 @@
 import base64
 import binascii
 import re
-from datetime import UTC, datetime, timedelta
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import msgspec
 
 from lictor.addons.apiserver.field_errors import (
     INVALID,
+    AddCause,
     Cause,
-    Say,
     duplicate,
     forbidden,
     name_type,
@@ -19,14 +18,13 @@ from lictor.addons.apiserver.field_errors import (
     show,
 )
 from lictor.addons.apiserver.json_fields import read_text
-from lictor.addons.apiserver.kinds.schema_validation import ABSENT, find_partners
-from lictor.addons.apiserver.kinds.structural_schema import StructuralSchema
-from lictor.core.errors import EvaluationError, FunctionError, SyntaxFaultError, TooLargeError
+from lictor.addons.apiserver.schemas.schema_validation import ABSENT, find_partners
+from lictor.addons.apiserver.schemas.structural_schema import StructuralSchema
+from lictor.core.errors import EvaluationError, SyntaxFaultError, TooLargeError
 from lictor.core.lang.cel.environment import (
     Activation,
-    Environment,
     kubernetes_environment,
-    runtime,
+    rule_environment,
 )
 from lictor.core.lang.cel.expression import (
     NO_VARIABLES,
@@ -34,14 +32,14 @@ from lictor.core.lang.cel.expression import (
     compile_expression,
     declare_variable,
 )
-from lictor.core.lang.cel.native import Duration, Timestamp
-from lictor.core.lang.cel.rewriting import read_tokens
-from lictor.core.lang.cel.types import DYN
-from lictor.core.lang.cel.values import admit
+from lictor.core.lang.cel.lexer import read_tokens
+from lictor.core.lang.cel.library.conversions import parse_timestamp
+from lictor.core.lang.cel.library.plain import admit
+from lictor.core.lang.cel.values import Duration, Value
 from lictor.core.lang.duration import parse_duration
 from lictor.core.raw import Json, JsonObject
 
-# Kubernetes leaves these out of `request`: they are variables of their own.
+# Kubernetes leaves these out of `request`: they are separate variables.
 _NOT_IN_REQUEST = frozenset(("object", "oldObject"))
 
 
@@ -78,8 +76,8 @@ _ODD = re.compile(r"__|[.\-/]")
 _NAMES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 
 
-def to_cel(schema: StructuralSchema, value: Json) -> Json:
-    """The value as the engine takes it."""
+def to_cel(schema: StructuralSchema, value: Json) -> Value:
+    """The value with the types that its schema names."""
     if isinstance(value, dict):
         return {
             _escape(key) if key in schema.names else key: _convert(schema, key, inner)
@@ -95,7 +93,7 @@ def to_cel(schema: StructuralSchema, value: Json) -> Json:
     return admit(value)
 
 
-def _convert(schema: StructuralSchema, key: str, value: Json) -> Json:
+def _convert(schema: StructuralSchema, key: str, value: Json) -> Value:
     known = schema.find(key)
     return admit(value) if known is None else to_cel(known, value)
 
@@ -106,56 +104,47 @@ def _escape(name: str) -> str:
     return _ODD.sub(lambda match: _NAMES[match.group()], name)
 
 
-def _convert_text(schema: StructuralSchema, text: str) -> Json:
+def _convert_text(schema: StructuralSchema, text: str) -> Value:
     try:
         match schema.raw.get("format"):
             case "date-time":
-                moment = datetime.fromisoformat(text.upper())
-                return Timestamp(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+                return parse_timestamp(text.upper())
             case "date":
-                return Timestamp(datetime.fromisoformat(text).replace(tzinfo=UTC))
+                return parse_timestamp(f"{text}T00:00:00Z")
             case "duration":
-                return Duration(timedelta(microseconds=parse_duration(text) / 1000))
+                return Duration(int(parse_duration(text)))
             case "byte":
-                return bytearray(base64.b64decode(text))
-    except (ValueError, OverflowError, binascii.Error, FunctionError):
+                return base64.b64decode(text)
+    except (ValueError, OverflowError, binascii.Error, EvaluationError):
         # The format was checked before: what cannot be read here is odd, and stays a text.
         pass
     return admit(text)
 
 
 _OLD = "oldSelf"
-_MICROSECOND = timedelta(microseconds=1)
 _FIELD = re.compile(r"\.([A-Za-z_][A-Za-z0-9_-]*)|\['((?:\\'|[^'])*)'\]")
 
 
-@cache
-def _environment() -> Environment:
-    usual = kubernetes_environment(has_params=False, has_authorizer=False)
-    variables = {"self": DYN, _OLD: DYN}
-    return Environment("CustomResourceDefinition", usual.extensions, variables, usual.overloads)
-
-
 class SchemaRule(msgspec.Struct, frozen=True):
-    """A rule, ready to be asked."""
+    """A compiled rule."""
 
     raw: JsonObject
     holds: Expression
     # Where `oldSelf` may be missing: the rule without it.
     holds_without: Expression | None
-    tell: Expression | None
+    message: Expression | None
     is_transition: bool
 
 
 def compile_rule(raw: JsonObject) -> SchemaRule:
     """Read a rule; SyntaxFaultError where it makes no sense."""
-    told = raw.get("messageExpression") or ""
-    return _compile(raw["rule"], told, show(raw), is_lenient=raw.get("optionalOldSelf") is True)
+    detail = raw.get("messageExpression") or ""
+    return _compile(raw["rule"], detail, show(raw), is_lenient=raw.get("optionalOldSelf") is True)
 
 
 @lru_cache(maxsize=1024)
-def _compile(text: str, told: str, raw: str, *, is_lenient: bool) -> SchemaRule:
-    environment = _environment()
+def _compile(text: str, detail: str, raw: str, *, is_lenient: bool) -> SchemaRule:
+    environment = rule_environment()
     mentions = any(token.text == _OLD for token in read_tokens(text))
     holds = compile_expression(
         _replace_old(text, "optional.of(oldSelf)") if is_lenient else text, environment
@@ -163,8 +152,10 @@ def _compile(text: str, told: str, raw: str, *, is_lenient: bool) -> SchemaRule:
     without = None
     if is_lenient:
         without = compile_expression(_replace_old(text, "optional.none()"), environment)
-    tell = compile_expression(told, environment) if told else None
-    return SchemaRule(msgspec.json.decode(raw), holds, without, tell, mentions and not is_lenient)
+    message = compile_expression(detail, environment) if detail else None
+    return SchemaRule(
+        msgspec.json.decode(raw), holds, without, message, mentions and not is_lenient
+    )
 
 
 def _replace_old(text: str, replacement: str) -> str:
@@ -174,33 +165,33 @@ def _replace_old(text: str, replacement: str) -> str:
     return text
 
 
-def check_rules(schema: StructuralSchema, value: Json, old: Json, path: str, say: Say) -> None:
-    """Ask all rules about a value and about what is in it."""
+def check_rules(schema: StructuralSchema, value: Json, old: Json, path: str, add: AddCause) -> None:
+    """Evaluate all rules on a value and on the values inside it."""
     if not schema.has_rules or value is None:
         return
     if schema.rules:
-        _check_here(schema, value, old, path, say)
+        _check_here(schema, value, old, path, add)
     if isinstance(value, dict):
         before = old if isinstance(old, dict) else {}
         for key in sorted(value):
             known = schema.find(key)
             if known is not None:
                 place = f"{path}.{key}" if path else key
-                check_rules(known, value[key], before.get(key, ABSENT), place, say)
+                check_rules(known, value[key], before.get(key, ABSENT), place, add)
     elif isinstance(value, list) and schema.items is not None:
         partners = find_partners(schema, value, old)
         for index, (item, partner) in enumerate(zip(value, partners, strict=True)):
-            check_rules(schema.items, item, partner, f"{path}[{index}]", say)
+            check_rules(schema.items, item, partner, f"{path}[{index}]", add)
 
 
-def _check_here(schema: StructuralSchema, value: Json, old: Json, path: str, say: Say) -> None:
+def _check_here(schema: StructuralSchema, value: Json, old: Json, path: str, add: AddCause) -> None:
     is_known = old is not ABSENT and old is not None
-    # What was as it is now is let be; only rules about changes are asked again.
+    # Unchanged values are only evaluated by transition rules.
     is_same = is_known and value == old
     values: dict[str, Json] = {"self": to_cel(schema, value)}
     if is_known:
         values[_OLD] = to_cel(schema, old)
-    activation = Activation(runtime().Activation(values), values, is_large=_is_large(value))
+    activation = Activation(values)
     for raw in schema.rules:
         try:
             rule = compile_rule(raw)
@@ -209,16 +200,14 @@ def _check_here(schema: StructuralSchema, value: Json, old: Json, path: str, say
             continue
         if (is_same and not rule.is_transition) or (rule.is_transition and not is_known):
             continue
-        fault = _ask(rule, activation, value, is_known=is_known)
+        fault = _evaluate(rule, activation, value, is_known=is_known)
         if fault is not None:
-            say(_place(fault, rule.raw, path))
+            add(_place(fault, rule.raw, path))
 
 
-def _is_large(value: Json) -> bool:
-    return isinstance(value, (dict, list)) and len(show(value)) > 8192
-
-
-def _ask(rule: SchemaRule, activation: Activation, value: Json, *, is_known: bool) -> Cause | None:
+def _evaluate(
+    rule: SchemaRule, activation: Activation, value: Json, *, is_known: bool
+) -> Cause | None:
     """The fault without its place; None where the rule holds."""
     raw = rule.raw
     expression = rule.holds if is_known or rule.holds_without is None else rule.holds_without
@@ -228,22 +217,22 @@ def _ask(rule: SchemaRule, activation: Activation, value: Json, *, is_known: boo
             return None
     except (EvaluationError, TooLargeError) as error:
         about = message or f"rule: {raw['rule']}"
-        return _blame("", value, f"{error} evaluating rule: {about.removeprefix('rule: ')}")
-    return _blame(raw.get("reason") or "", value, _tell(rule, activation, message))
+        return _build_cause("", value, f"{error} evaluating rule: {about.removeprefix('rule: ')}")
+    return _build_cause(raw.get("reason") or "", value, _format_message(rule, activation, message))
 
 
-def _tell(rule: SchemaRule, activation: Activation, message: str) -> str:
-    if rule.tell is not None:
+def _format_message(rule: SchemaRule, activation: Activation, message: str) -> str:
+    if rule.message is not None:
         try:
-            told = rule.tell(activation)
+            detail = rule.message(activation)
         except (EvaluationError, TooLargeError):
-            told = None
-        if isinstance(told, str) and told.strip() and "\n" not in told:
-            return told
+            detail = None
+        if isinstance(detail, str) and detail.strip() and "\n" not in detail:
+            return detail
     return message or f"failed rule: {rule.raw['rule'].strip()}"
 
 
-def _blame(reason: str, value: Json, message: str) -> Cause:
+def _build_cause(reason: str, value: Json, message: str) -> Cause:
     match reason:
         case "FieldValueForbidden":
             return forbidden("", message)

@@ -13,7 +13,7 @@ from lictor.core.facts.schemas import Form, find_form
 from lictor.core.raw import Json, JsonObject
 
 _VALIDATIONS = "x-kubernetes-validations"
-# Schemas that only validate: they say nothing about what a field is.
+# Schemas that only validate: they do not define fields.
 _COMPOSITES = ("allOf", "anyOf", "oneOf")
 
 
@@ -180,7 +180,7 @@ def _search(schema: StructuralSchema, value: Json, path: str, found: list[str]) 
 
 
 def complete_value(schema: StructuralSchema, value: Json) -> Json:
-    """With defaults where nothing was said, and without nulls that may not be there."""
+    """With defaults for missing fields, and without nulls that are not allowed."""
     if isinstance(value, dict):
         return _complete_map(schema, value)
     if isinstance(value, list) and schema.items is not None:
@@ -207,5 +207,5 @@ def _complete_map(schema: StructuralSchema, value: JsonObject) -> JsonObject:
 
 
 def _is_strict(schema: StructuralSchema) -> bool:
-    """Does it say what it is? A place for anything takes nulls too."""
+    """Does the schema have a type? Untyped values may be null."""
     return bool(schema.type) or schema.is_int_or_string

@@ -1,21 +1,21 @@
-"""How many Pods should each ReplicaSet of a Deployment have now, and what does its status say?
+"""The number of Pods of each ReplicaSet of a Deployment, and the status of the Deployment.
 
-The old set gives way as far as the new one is available. Without a kubelet no Pod becomes
-available by itself, so that a change of the template stops half-way, as on a cluster whose Pods do
-not start; a Deployment that is recreated goes all the way.
+Old sets shrink as far as the new one is available. Without a kubelet no Pod becomes available, so
+that a rolling update stops half-way, as on a cluster whose Pods do not start; the strategy Recreate
+completes.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
+from lictor.addons.apiserver.controllers.workload_client import find_condition, put_condition
 from lictor.addons.apiserver.objects import read_clock
-from lictor.addons.apiserver.resources.workload_pods import find_condition, put_condition
 from lictor.core.raw import Json, JsonObject
 
 
 class Rollout(msgspec.Struct, frozen=True):
-    """A Deployment's wish, as numbers."""
+    """The replica counts of a Deployment."""
 
     wanted: int
     surge: int
@@ -24,7 +24,7 @@ class Rollout(msgspec.Struct, frozen=True):
 
     @property
     def most(self) -> int:
-        """So many Pods there may be for a while."""
+        """The largest number of Pods during an update."""
         return self.wanted if self.recreates else self.wanted + (self.surge if self.wanted else 0)
 
 
@@ -37,7 +37,7 @@ def read_rollout(deployment: JsonObject) -> Rollout:
     surge = resolve(limits.get("maxSurge", "25%"), wanted, rounds_up=True)
     unavailable = resolve(limits.get("maxUnavailable", "25%"), wanted, rounds_up=False)
     if not surge and not unavailable:
-        # Else nothing could ever begin.
+        # Otherwise no update could start.
         unavailable = 1
     return Rollout(wanted, surge, min(unavailable, wanted), strategy.get("type") == "Recreate")
 
@@ -59,7 +59,7 @@ def plan_rollout(
     before = dict(sizes)
     newest = new["metadata"]["uid"]
     if rollout.recreates:
-        _plan_again(rollout, sizes, newest, old)
+        _plan_recreation(rollout, sizes, newest, old)
     else:
         _plan_growth(rollout, sizes, newest)
         _plan_shrinking(rollout, sizes, new, old)
@@ -70,7 +70,7 @@ def plan_rollout(
     ]
 
 
-def _plan_again(
+def _plan_recreation(
     rollout: Rollout, sizes: dict[str, int], newest: str, old: Sequence[JsonObject]
 ) -> None:
     for each in old:
@@ -92,14 +92,14 @@ def _plan_shrinking(
 ) -> None:
     least = rollout.wanted - rollout.unavailable
     missing = read_size(new) - read_count(new, "availableReplicas")
-    room = sum(map(read_size, (new, *old))) - least - missing
-    # First those that do not work anyway, then those that do as far as enough are left.
+    surplus = sum(map(read_size, (new, *old))) - least - missing
+    # Unavailable Pods first, then available ones while enough remain.
     for each in old:
         idle = read_size(each) - read_count(each, "availableReplicas")
-        room -= _take(sizes, each, min(room, idle))
+        surplus -= _take(sizes, each, min(surplus, idle))
     spare = sum(read_count(each, "availableReplicas") for each in (new, *old)) - least
     for each in old:
-        spare -= _take(sizes, each, min(room, spare))
+        spare -= _take(sizes, each, min(surplus, spare))
 
 
 def _take(sizes: dict[str, int], one: JsonObject, count: int) -> int:
@@ -110,7 +110,7 @@ def _take(sizes: dict[str, int], one: JsonObject, count: int) -> int:
 
 
 def read_size(one: JsonObject) -> int:
-    """How many Pods a set is asked for."""
+    """The number of Pods in the spec of a set."""
     return int(one["spec"].get("replicas", 1))
 
 
@@ -123,10 +123,10 @@ _FAILURE = "ReplicaFailure"
 _COUNTS = ("replicas", "readyReplicas", "availableReplicas")
 
 
-def compute_status(
+def compute_rollout_status(
     deployment: JsonObject, rollout: Rollout, new: JsonObject | None, sets: Sequence[JsonObject]
 ) -> JsonObject:
-    """The status of now; conditions that say the same keep their times."""
+    """The current status; unchanged conditions keep their times."""
     before = deployment.get("status") or {}
     counts = {name: sum(read_count(each, name) for each in sets) for name in _COUNTS}
     available = counts["availableReplicas"]
@@ -140,14 +140,14 @@ def compute_status(
         status["collisionCount"] = before["collisionCount"]
     conditions = [dict(each) for each in before.get("conditions") or ()]
     is_available = available >= rollout.wanted - rollout.unavailable
-    put_condition(conditions, _tell_availability(is_available=is_available), is_stamped=True)
+    put_condition(conditions, _describe_availability(is_available=is_available), is_stamped=True)
     if new is not None:
-        _put_progress(conditions, _tell_progress(rollout, new, counts))
+        _put_progress(conditions, _describe_progress(rollout, new, counts))
     _copy_failure(conditions, sets)
     return {**status, "conditions": conditions}
 
 
-def _tell_availability(*, is_available: bool) -> JsonObject:
+def _describe_availability(*, is_available: bool) -> JsonObject:
     if is_available:
         return {
             "type": "Available",
@@ -163,7 +163,7 @@ def _tell_availability(*, is_available: bool) -> JsonObject:
     }
 
 
-def _tell_progress(rollout: Rollout, new: JsonObject, counts: dict[str, int]) -> JsonObject:
+def _describe_progress(rollout: Rollout, new: JsonObject, counts: dict[str, int]) -> JsonObject:
     name = new["metadata"]["name"]
     is_complete = (
         counts["updatedReplicas"] == rollout.wanted
@@ -178,7 +178,7 @@ def _tell_progress(rollout: Rollout, new: JsonObject, counts: dict[str, int]) ->
 
 
 def _put_progress(conditions: list[JsonObject], wanted: JsonObject) -> None:
-    """Progress is told anew for each ReplicaSet, which only the message names."""
+    """The condition is renewed for each ReplicaSet, which only the message names."""
     old = find_condition(conditions, wanted["type"])
     if old is not None and old["message"] != wanted["message"]:
         conditions.remove(old)
@@ -189,7 +189,7 @@ def _put_progress(conditions: list[JsonObject], wanted: JsonObject) -> None:
 
 
 def _copy_failure(conditions: list[JsonObject], sets: Sequence[JsonObject]) -> None:
-    """What keeps a set from making Pods is what people look for in the Deployment."""
+    """Users look in the Deployment for the reason why a set cannot create Pods."""
     found = None
     for each in sets:
         found = found or find_condition(

@@ -12,8 +12,8 @@ from datetime import date
 from urllib.parse import urlsplit
 
 from lictor.addons.apiserver.field_errors import (
+    AddCause,
     Cause,
-    Say,
     duplicate,
     invalid,
     name_type,
@@ -25,7 +25,7 @@ from lictor.addons.apiserver.field_errors import (
     unsupported,
     wrong_type,
 )
-from lictor.addons.apiserver.kinds.structural_schema import StructuralSchema
+from lictor.addons.apiserver.schemas.structural_schema import StructuralSchema
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.lang.duration import parse_duration
 from lictor.core.lang.regex import compile_regex
@@ -105,26 +105,26 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
 ABSENT: Json = object()
 
 
-def check_value(schema: StructuralSchema, value: Json, old: Json, path: str, say: Say) -> None:
-    """Tell everything that is wrong; `old` is ABSENT where there was nothing."""
+def check_value(schema: StructuralSchema, value: Json, old: Json, path: str, add: AddCause) -> None:
+    """Add all errors; `old` is ABSENT for a new value."""
     if (old is not ABSENT and value == old) or (value is None and schema.is_nullable):
         return
     if not _fits_type(schema, value):
         expected = "integer,string" if schema.is_int_or_string else schema.type
-        say(wrong_type(path, name_type(value), expected))
+        add(wrong_type(path, name_type(value), expected))
     if schema.raw.keys() & _COMPOSITES:
-        _check_composites(schema, value, path, say)
+        _check_composites(schema, value, path, add)
     if isinstance(value, str):
-        _check_text(schema, value, path, say)
+        _check_text(schema, value, path, add)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        _check_number(schema.raw, value, path, say)
+        _check_number(schema.raw, value, path, add)
     elif isinstance(value, list):
-        _check_list(schema, value, old, path, say)
+        _check_list(schema, value, old, path, add)
     allowed = schema.raw.get("enum")
     if allowed is not None and not any(_same(value, each) for each in allowed):
-        say(unsupported(path, value, allowed))
+        add(unsupported(path, value, allowed))
     if isinstance(value, dict):
-        _check_map(schema, value, old, path, say)
+        _check_map(schema, value, old, path, add)
 
 
 _COMPOSITES = frozenset(("allOf", "anyOf", "oneOf", "not"))
@@ -142,19 +142,19 @@ def _fits_type(schema: StructuralSchema, value: Json) -> bool:
     return not schema.type or found == schema.type or (schema.type, found) == ("number", "integer")
 
 
-def _check_text(schema: StructuralSchema, value: str, path: str, say: Say) -> None:
+def _check_text(schema: StructuralSchema, value: str, path: str, add: AddCause) -> None:
     """The first fault only, as the API server does."""
     raw = schema.raw
     most, least = raw.get("maxLength"), raw.get("minLength")
     pattern, name = raw.get("pattern"), raw.get("format") or ""
     if most is not None and len(value) > most:
-        say(too_long(path, most))
+        add(too_long(path, most))
     elif least is not None and len(value) < least:
-        say(invalid(path, value, f"{path} in body should be at least {least} chars long"))
+        add(invalid(path, value, f"{path} in body should be at least {least} chars long"))
     elif pattern and not _matches(pattern, value):
-        say(invalid(path, value, f"{path} in body should match '{pattern}'"))
+        add(invalid(path, value, f"{path} in body should match '{pattern}'"))
     if name and schema.type == "string" and not has_format(value, name):
-        say(wrong_type(path, value, name))
+        add(wrong_type(path, value, name))
 
 
 def _matches(pattern: str, value: str) -> bool:
@@ -165,10 +165,10 @@ def _matches(pattern: str, value: str) -> bool:
         return False
 
 
-def _check_number(raw: JsonObject, value: float, path: str, say: Say) -> None:
+def _check_number(raw: JsonObject, value: float, path: str, add: AddCause) -> None:
     step = raw.get("multipleOf")
     if step and value / step % 1:
-        say(invalid(path, value, f"{path} in body should be a multiple of {show(step)}"))
+        add(invalid(path, value, f"{path} in body should be a multiple of {show(step)}"))
     for word, sign, phrase in (("maximum", 1, "less"), ("minimum", -1, "greater")):
         limit = raw.get(word)
         if limit is None:
@@ -176,42 +176,44 @@ def _check_number(raw: JsonObject, value: float, path: str, say: Say) -> None:
         is_strict = raw.get(f"exclusive{word.capitalize()}") is True
         over = sign * (value - limit)
         if over > 0 or (is_strict and over == 0):
-            told = f"{phrase} than" if is_strict else f"{phrase} than or equal to"
-            say(invalid(path, value, f"{path} in body should be {told} {show(limit)}"))
+            detail = f"{phrase} than" if is_strict else f"{phrase} than or equal to"
+            add(invalid(path, value, f"{path} in body should be {detail} {show(limit)}"))
 
 
 def _check_list(
-    schema: StructuralSchema, value: list[Json], old: Json, path: str, say: Say
+    schema: StructuralSchema, value: list[Json], old: Json, path: str, add: AddCause
 ) -> None:
     most, least = schema.raw.get("maxItems"), schema.raw.get("minItems")
     if schema.items is not None:
         partners = _index(schema, old)
         for index, item in enumerate(value):
             partner = partners.get(_key(schema, item), ABSENT) if partners else ABSENT
-            check_value(schema.items, item, partner, f"{path}[{index}]", say)
+            check_value(schema.items, item, partner, f"{path}[{index}]", add)
     if least is not None and len(value) < least:
         count = len(value)
-        say(invalid(path, count, f"{path} in body should have at least {least} items"))
+        add(invalid(path, count, f"{path} in body should have at least {least} items"))
     if most is not None and len(value) > most:
-        say(too_many(path, len(value), most))
+        add(too_many(path, len(value), most))
 
 
-def _check_map(schema: StructuralSchema, value: JsonObject, old: Json, path: str, say: Say) -> None:
+def _check_map(
+    schema: StructuralSchema, value: JsonObject, old: Json, path: str, add: AddCause
+) -> None:
     most, least = schema.raw.get("maxProperties"), schema.raw.get("minProperties")
     if least is not None and len(value) < least:
         count = len(value)
-        say(invalid(path, count, f"{path} in body should have at least {least} properties"))
+        add(invalid(path, count, f"{path} in body should have at least {least} properties"))
     if most is not None and len(value) > most:
-        say(too_many(path, len(value), most))
+        add(too_many(path, len(value), most))
     for name in _list_required(schema):
         if name not in value:
-            say(required(f"{path}.{name}" if path else name))
+            add(required(f"{path}.{name}" if path else name))
     before = old if isinstance(old, dict) else {}
     for key in sorted(value):
         known = schema.find(key)
         if known is not None:
             place = f"{path}.{key}" if path else key
-            check_value(known, value[key], before.get(key, ABSENT), place, say)
+            check_value(known, value[key], before.get(key, ABSENT), place, add)
 
 
 def _list_required(schema: StructuralSchema) -> list[str]:
@@ -238,7 +240,7 @@ def _index(schema: StructuralSchema, items: Json) -> dict[str, Json]:
 
 
 def find_partners(schema: StructuralSchema, value: list[Json], old: Json) -> list[Json]:
-    """What each item was before; ABSENT for those that are new, or that nobody can tell apart."""
+    """The earlier version of each item; ABSENT for new items and those without keys."""
     if value == old:
         return value
     partners = _index(schema, old)
@@ -248,10 +250,10 @@ def find_partners(schema: StructuralSchema, value: list[Json], old: Json) -> lis
 # --- several schemas for one value
 
 
-def _check_composites(schema: StructuralSchema, value: Json, path: str, say: Say) -> None:
+def _check_composites(schema: StructuralSchema, value: Json, path: str, add: AddCause) -> None:
     if schema.forbidden is not None and not _collect(schema.forbidden, value, path):
-        say(nowhere(f'"{path}" must not validate the schema (not)'))
-    _check_all(schema, value, path, say)
+        add(nowhere(f'"{path}" must not validate the schema (not)'))
+    _check_all(schema, value, path, add)
     for word in ("anyOf", "oneOf"):
         parts = schema.subschemas(word)
         if not parts:
@@ -259,24 +261,24 @@ def _check_composites(schema: StructuralSchema, value: Json, path: str, say: Say
         faults = [_collect(part, value, path) for part in parts]
         valid = sum(not each for each in faults)
         if word == "anyOf" and not valid:
-            say(nowhere(f'"{path}" must validate at least one schema (anyOf)'))
+            add(nowhere(f'"{path}" must validate at least one schema (anyOf)'))
         elif word == "oneOf" and valid != 1:
             found = f"Found {valid} valid alternatives" if valid else "Found none valid"
-            say(nowhere(f'"{path}" must validate one and only one schema (oneOf). {found}'))
+            add(nowhere(f'"{path}" must validate one and only one schema (oneOf). {found}'))
         if not valid:
             # The first stands for all.
             for fault in faults[0]:
-                say(fault)
+                add(fault)
 
 
-def _check_all(schema: StructuralSchema, value: Json, path: str, say: Say) -> None:
+def _check_all(schema: StructuralSchema, value: Json, path: str, add: AddCause) -> None:
     faults = [_collect(part, value, path) for part in schema.subschemas("allOf")]
     for each in faults:
         for fault in each:
-            say(fault)
+            add(fault)
     if any(faults):
         end = ". None validated" if all(faults) else ""
-        say(nowhere(f'"{path}" must validate all the schemas (allOf){end}'))
+        add(nowhere(f'"{path}" must validate all the schemas (allOf){end}'))
 
 
 def _collect(schema: StructuralSchema, value: Json, path: str) -> list[Cause]:
@@ -288,8 +290,8 @@ def _collect(schema: StructuralSchema, value: Json, path: str) -> list[Cause]:
 # --- lists in which each item stands once
 
 
-def check_lists(schema: StructuralSchema, value: Json, old: Json, path: str, say: Say) -> None:
-    """Tell items that are there twice, where the schema says that each is there once."""
+def check_lists(schema: StructuralSchema, value: Json, old: Json, path: str, add: AddCause) -> None:
+    """Add an error for each duplicate item of a set or map list."""
     if old is not ABSENT and value == old:
         return
     if isinstance(value, dict):
@@ -298,23 +300,23 @@ def check_lists(schema: StructuralSchema, value: Json, old: Json, path: str, say
             if known is not None and isinstance(value[key], (dict, list)):
                 place = f"{path}.{key}" if path else key
                 before = old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
-                check_lists(known, value[key], before, place, say)
+                check_lists(known, value[key], before, place, add)
     elif isinstance(value, list):
-        _check_items(schema, value, path, say)
+        _check_items(schema, value, path, add)
         if schema.items is not None:
             for index, item in enumerate(value):
-                check_lists(schema.items, item, ABSENT, f"{path}[{index}]", say)
+                check_lists(schema.items, item, ABSENT, f"{path}[{index}]", add)
 
 
-def _check_items(schema: StructuralSchema, value: list[Json], path: str, say: Say) -> None:
+def _check_items(schema: StructuralSchema, value: list[Json], path: str, add: AddCause) -> None:
     if schema.list_type == "atomic":
         return
     seen: set[str] = set()
     for index, item in enumerate(value):
         key = _key(schema, item)
         if key in seen:
-            told = item
+            detail = item
             if schema.list_type == "map" and isinstance(item, dict):
-                told = {name: item[name] for name in sorted(schema.list_keys) if name in item}
-            say(duplicate(f"{path}[{index}]", told))
+                detail = {name: item[name] for name in sorted(schema.list_keys) if name in item}
+            add(duplicate(f"{path}[{index}]", detail))
         seen.add(key)

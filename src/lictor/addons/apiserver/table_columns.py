@@ -17,14 +17,14 @@ _DAY = 24
 _YEAR = 365
 
 
-def tell_age(moment: Json, now: datetime) -> str:
+def format_age(moment: Json, now: datetime) -> str:
     """How long ago a moment was."""
     read = read_moment(moment)
-    return UNKNOWN if read is None else tell_length((now - read).total_seconds())
+    return UNKNOWN if read is None else format_duration((now - read).total_seconds())
 
 
 def read_moment(text: Json) -> datetime | None:
-    """A moment as objects tell it; None for what is none."""
+    """Parse a timestamp; None if it is invalid."""
     try:
         moment = datetime.fromisoformat(text)
     except (ValueError, TypeError):
@@ -32,7 +32,7 @@ def read_moment(text: Json) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def tell_length(total: float) -> str:
+def format_duration(total: float) -> str:
     """So many seconds, in the units that people use for them."""
     seconds = int(total)
     if seconds < -1:
@@ -49,10 +49,10 @@ def tell_length(total: float) -> str:
         return _join(hours, "h", rest, "m")
     if hours < 2 * _DAY:
         return f"{hours}h"
-    return _tell_days(hours)
+    return _format_days(hours)
 
 
-def _tell_days(hours: int) -> str:
+def _format_days(hours: int) -> str:
     days, rest = divmod(hours, _DAY)
     if days < 8:
         return _join(days, "d", rest, "h")
@@ -85,7 +85,7 @@ class Column(msgspec.Struct, frozen=True):
     description: str = ""
 
     def describe(self) -> JsonObject:
-        """As a table tells it."""
+        """The column definition of a Table."""
         return {
             "name": self.name,
             "type": self.type,
@@ -105,7 +105,9 @@ class TableColumns(msgspec.Struct, frozen=True):
 def build_columns(columns: str, list_cells: ListCells = lambda _: []) -> TableColumns:
     """Read `Name | Phase=status.phase | Count:integer | Node! | Age`; `!` is for wide.
 
-    Name, Age and the texts of fields are filled in; the other cells come from `list_cells`.
+    Name, Age and cells with a path are filled in; the other cells come from `list_cells`. A path
+    means text; `path?x` any value, or x without one; `#path` the length of a list or map; `+path`
+    a number, or 0; `,path` the items of a list; `~path` a label selector.
     """
     words = [word.strip() for word in columns.split("|")]
     cells = [_read_cell(word) for word in words]
@@ -122,12 +124,26 @@ def build_timed_columns(columns: str, fill: Fill) -> TableColumns:
     return TableColumns(tuple(_read_column(word.strip()) for word in columns.split("|")), fill)
 
 
+def _show_value(holder: JsonObject, field: str, missing: str) -> Json:
+    value = holder.get(field)
+    return missing if value in (None, "") else value
+
+
+def count_field(holder: JsonObject, field: str, _: str = "") -> int:
+    """A number of a spec or a status; 0 if it is missing."""
+    value = holder.get(field)
+    return value if isinstance(value, int) else 0
+
+
 def _read_cell(word: str) -> Callable[[JsonObject, datetime], Json] | None:
     """How a cell is filled that every kind fills alike."""
     name, _, path = word.partition("=")
     if path:
+        kind, path = (path[0], path[1:]) if path[0] in _CELLS else ("", path)
+        path, _, missing = path.partition("?")
         *holders, field = path.split(".")
-        return lambda document, _: read_text(reduce(read_object, holders, document), field)
+        show = _CELLS["?" if missing else kind]
+        return lambda document, _: show(reduce(read_object, holders, document), field, missing)
     if name == "Name":
         return lambda document, _: name_of(document)
     return age_of if name == "Age" else None
@@ -147,7 +163,7 @@ def name_of(document: JsonObject) -> str:
 
 def age_of(document: JsonObject, now: datetime) -> str:
     """How long the object has been there."""
-    return tell_age(read_object(document, "metadata").get("creationTimestamp"), now)
+    return format_age(read_object(document, "metadata").get("creationTimestamp"), now)
 
 
 def join_words(words: Iterable[str]) -> str:
@@ -163,7 +179,7 @@ def list_images(spec: JsonObject) -> list[Json]:
     ]
 
 
-def tell_labels(labels: JsonObject, empty: str = NONE) -> str:
+def format_labels(labels: JsonObject, empty: str = NONE) -> str:
     """Labels, or the selector of a Service."""
     return join_words(f"{key}={value}" for key, value in sorted(labels.items())) or empty
 
@@ -171,17 +187,17 @@ def tell_labels(labels: JsonObject, empty: str = NONE) -> str:
 _OPERATORS = {"In": " in ({})", "NotIn": " notin ({})"}
 
 
-def tell_selector(selector: JsonObject | None, empty: str = NONE) -> str:
+def format_selector(selector: JsonObject | None, empty: str = NONE) -> str:
     """A label selector in one line; one that is not there selects nothing."""
     if selector is None:
         return "<error>" if empty == NONE else empty
     parts = [(key, f"{key}={value}") for key, value in read_object(selector, "matchLabels").items()]
     for each in read_list(selector, "matchExpressions"):
-        parts.append((read_text(each, "key"), _tell_expression(each)))
+        parts.append((read_text(each, "key"), _format_expression(each)))
     return join_words(text for _, text in sorted(parts)) or empty
 
 
-def _tell_expression(expression: JsonObject) -> str:
+def _format_expression(expression: JsonObject) -> str:
     key, operator = read_text(expression, "key"), read_text(expression, "operator")
     if operator in _OPERATORS:
         return key + _OPERATORS[operator].format(
@@ -197,9 +213,14 @@ def shorten_list(words: list[str], empty: str = NONE) -> str:
     return f"{join_words(words[:_MOST_WORDS])} + {len(words) - _MOST_WORDS} more..."
 
 
-def _list_other_cells(document: JsonObject) -> list[Json]:
-    return [read_object(document, "metadata").get("creationTimestamp") or UNKNOWN]
-
-
-# For all kinds that have no columns of their own.
-OTHER = build_columns("Name | Created At:date", _list_other_cells)
+# How cells with a path show their field, by the sign in front of the path.
+_CELLS: dict[str, Callable[[JsonObject, str, str], Json]] = {
+    "": lambda holder, field, _: read_text(holder, field),
+    "?": _show_value,
+    "#": lambda holder, field, _: len(holder.get(field) or ()),
+    "+": count_field,
+    ",": lambda holder, field, _: join_words(read_list(holder, field)),
+    "~": lambda holder, field, _: format_selector(holder.get(field)),
+}
+# For kinds without declared columns.
+OTHER = build_columns("Name | Created At:date=metadata.creationTimestamp?<unknown>")
