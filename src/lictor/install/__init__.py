@@ -1,5 +1,5 @@
 """What an installation consists of: kinds, rights, settings, Deployments, Services.
 
 Manifests are computed from records and small tables; only `installing` sends them anywhere, and
-nothing is judged here.
+no policy is evaluated here.
 """

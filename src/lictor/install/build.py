@@ -11,37 +11,43 @@ from lictor.install.installation import (
     Installation,
     build_cluster_object,
     build_labels,
-    build_object,
     check_installation,
     choose_values,
 )
+from lictor.install.manifest_files import load_manifests
 from lictor.install.monitoring import build_monitoring
 from lictor.install.placeholders import (
     ArgumentList,
-    ComputedMap,
     ConditionalPart,
     Filler,
     LabelSet,
-    OptionalValueAt,
     fill,
     fill_text,
 )
 from lictor.install.rights import build_rights, list_secret_names, name_account
 from lictor.install.settings_map import build_metrics_settings, build_settings, check_settings
-from lictor.install.values import find_value, name_kind
-from lictor.install.web_page import build_web_page
-from lictor.install.workloads import build_workloads
+from lictor.install.values import CONTROLLERS, find_value, name_controller, name_kind
 
 # A controller as the API server knows it.
 _USER = "system:serviceaccount:<<namespace>>:<<account {}>>"
 _POD_SECURITY = "pod-security.kubernetes.io"
+_ORDER = {
+    "ServiceMonitor": 0,
+    "PrometheusRule": 1,
+    "ConfigMap": 2,
+    "Service": 3,
+    "NetworkPolicy": 4,
+    "PodDisruptionBudget": 4,
+    "HorizontalPodAutoscaler": 5,
+    "Deployment": 6,
+}
 
 
 def build_manifests(installation: Installation) -> list[JsonObject]:
     """Everything that an installation is made of.
 
     Webhook configurations and certificates are not among it: the controllers make them when they
-    can answer, so that a cluster is never told to ask someone who is not there.
+    are ready, so that the API server never calls a webhook that does not answer.
     """
     check_installation(installation)
     values = choose_values(installation)
@@ -54,13 +60,23 @@ def build_manifests(installation: Installation) -> list[JsonObject]:
 @cache
 def list_templates() -> list[Json]:
     """All objects but the kinds and the Namespace, with placeholders for what is chosen."""
+    workloads = load_manifests("admission.yaml")
+    for controller in CONTROLLERS[1:]:
+        words = {"VALUES": name_controller(controller), "CONTROLLER": controller}
+        workloads += load_manifests("controller.yaml", words)
+    workloads += build_monitoring(TEMPLATE)
     return [
         *build_rights(TEMPLATE),
-        *build_config_maps(),
-        *build_monitoring(TEMPLATE),
-        *build_workloads(TEMPLATE),
-        *build_web_page(TEMPLATE),
+        *load_manifests("settings.yaml"),
+        *sorted(workloads, key=_rank),
+        *(ConditionalPart(("web.enabled",), each) for each in load_manifests("web.yaml")),
     ]
+
+
+def _rank(template: Json) -> int:
+    """Deployments come last: their Pods need the other objects."""
+    part = template.part if isinstance(template, ConditionalPart) else template
+    return _ORDER[part["kind"]]
 
 
 def _build_filler(installation: Installation, values: JsonObject) -> Filler:
@@ -136,25 +152,6 @@ def build_kinds(values: JsonObject) -> list[JsonObject]:
 def wants_open_reports(values: JsonObject) -> bool:
     """Are the kinds of openreports.io installed?"""
     return any(find_value(values, f"openreports.{name}") for name in ("enabled", "installCrds"))
-
-
-# --- what is neither a right nor runs
-
-
-def build_config_maps() -> list[Json]:
-    """The settings, and what is measured; with placeholders."""
-    names = TEMPLATE.names
-    found = (
-        ("config", names.config_map, "settings"),
-        ("metricsConfig", names.metrics_config_map, "metrics-settings"),
-    )
-    return [_build_config_map(path, name, data) for path, name, data in found]
-
-
-def _build_config_map(path: str, name: str, data: str) -> Json:
-    made = build_object(TEMPLATE, "v1/ConfigMap", name, "config", data=ComputedMap(data))
-    made["metadata"]["annotations"] = OptionalValueAt((f"{path}.annotations",))
-    return ConditionalPart((f"{path}.create",), made)
 
 
 def _build_namespace() -> JsonObject:

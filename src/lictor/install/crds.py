@@ -6,7 +6,8 @@ from typing import Final
 import msgspec
 
 from lictor.core.errors import UsageError
-from lictor.core.families.registry import CrdShape, PolicyKind, registry
+from lictor.core.families.family import CrdShape, PolicyKind
+from lictor.core.families.registry import registry
 from lictor.core.raw import JsonObject
 from lictor.install.schema import SchemaWriter, keep_defaults
 
@@ -115,15 +116,15 @@ ClusterEphemeralReport | cephr | Cluster | v1* | EphemeralReportSpec | ephemeral
 their way into a report; they come and go.
 """
 _REPORTS = """
-PolicyReport | polr | Namespaced | v1alpha2* | =PolicyReport | report | What policies say of a \
+PolicyReport | polr | Namespaced | v1alpha2* | =PolicyReport | report | Results of policies for a \
 resource of this namespace.
-ClusterPolicyReport | cpolr | Cluster | v1alpha2* | =PolicyReport | report | What policies say of \
-a resource that is in no namespace.
+ClusterPolicyReport | cpolr | Cluster | v1alpha2* | =PolicyReport | report | Results of policies \
+for a resource that is in no namespace.
 """
 _OPEN_REPORTS = """
-Report | reps | Namespaced | v1alpha1* | =OpenReport | openreport | What policies say of a \
+Report | reps | Namespaced | v1alpha1* | =OpenReport | openreport | Results of policies for a \
 resource of this namespace.
-ClusterReport | creps | Cluster | v1alpha1* | =OpenReport | openreport | What policies say of a \
+ClusterReport | creps | Cluster | v1alpha1* | =OpenReport | openreport | Results of policies for a \
 resource that is in no namespace.
 """
 
@@ -170,7 +171,8 @@ def list_crd_kinds() -> tuple[CrdKind, ...]:
 
 
 def _describe_kind(kind: PolicyKind, crd: CrdShape) -> CrdKind:
-    spec = next(f.type for f in msgspec.structs.fields(kind.load_record()) if f.name == "spec")
+    record = kind.family.get_record(kind)
+    spec = next(f.type for f in msgspec.structs.fields(record) if f.name == "spec")
     return CrdKind(
         group=kind.group,
         name=kind.kind,
@@ -269,7 +271,7 @@ def _build_parts(kind: CrdKind, version: str) -> JsonObject:
     """The schemas of spec and status."""
     name = kind.spec.rstrip("?")
     known = registry().find(kind.group, kind.name)
-    absent = known.find_absent(version) if known is not None else {}
+    absent = known.family.find_absent_fields(known, version) if known is not None else {}
     spec = SchemaWriter(version, absent).write_shape(name)
     if not kind.status:
         return {"spec": spec}

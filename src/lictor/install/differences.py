@@ -19,7 +19,7 @@ _Owner: TypeAlias = tuple[str, JsonObject]
 
 _FIELD = "f:"
 _ELEMENT = "k:"
-# An element that nobody has yet.
+# An element that does not exist yet.
 _NEW = "k:{}"
 _LONG = 72
 
@@ -30,7 +30,7 @@ class InstallationDifference(msgspec.Struct, frozen=True):
     path: Path
     here: Json
     ours: Json
-    # Who else has set it; empty where nobody has.
+    # The other field managers that set it; empty if there are none.
     manager: str = ""
 
 
@@ -123,7 +123,7 @@ def _keep(value: Json, kept: Mapping[Path, InstallationDifference]) -> Json:
     ]
 
 
-# --- telling them
+# --- output
 
 
 def describe_difference(difference: InstallationDifference) -> list[str]:

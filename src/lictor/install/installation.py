@@ -31,14 +31,14 @@ _LONGEST_PREFIX = 63 - len("-background-controller-metrics")
 _SHARED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
-# To finish what is under way once nobody comes any more.
+# The time to finish open requests after the last one has arrived.
 _FINISH_SECONDS = 50
 
 
 class Installation(msgspec.Struct, frozen=True):
     """One lictor in one cluster.
 
-    What is not said here is as the values of the chart say; what is said wins over them.
+    Fields that are not set take the values of the chart; fields that are set override them.
     """
 
     version: str
@@ -50,7 +50,7 @@ class Installation(msgspec.Struct, frozen=True):
     controller_replicas: int | None = None
     all_in_one: bool = False
     open_reports: bool = False
-    # The page, and the names by which browsers ask for it.
+    # The web UI, and its host names.
     web: bool = False
     web_hosts: tuple[str, ...] = ()
     # The kinds may have been installed before, by someone who may do that.
@@ -86,7 +86,7 @@ def check_installation(installation: Installation) -> None:
 
 
 def choose_values(installation: Installation) -> JsonObject:
-    """All values of the chart for an installation: the usual ones, its own, and what it says."""
+    """All values of the chart for an installation: the defaults, its own, and its options."""
     values = merge_values(default_values(), dict(installation.values))
     for path, value in _list_wishes(installation):
         set_value(values, path, value)
@@ -156,14 +156,14 @@ def _add_flags(values: JsonObject, installation: Installation) -> None:
 
 
 def _list_pull_secrets(installation: Installation) -> list[str]:
-    """The Secrets of our namespace with which registries are asked; all controllers do."""
+    """The Secrets of our namespace with the credentials of registries; all controllers use them."""
     names = installation.flags["imagePullSecrets"].split(",")
     own = f"{installation.namespace}/"
     found = (name.strip().removeprefix(own) for name in names)
     return [name for name in found if name and "/" not in name]
 
 
-# Which options of `install` say the same as values.
+# The options of `install` that correspond to values.
 _OPTION_VALUES = {
     "admissionController.replicas": "replicas",
     **{f"{name_controller(each)}.replicas": "controller_replicas" for each in CONTROLLERS[1:]},
@@ -292,7 +292,7 @@ def is_ours(found: JsonObject) -> bool:
 async def list_ours(
     client: Client, installation: Installation, kept: Collection[tuple[str, str]] = ()
 ) -> list[Address]:
-    """Everything that carries our labels, whichever release made it, but for what is kept."""
+    """All objects with our labels, of any release, except those to keep."""
     labels = f"{MANAGED}=lictor,app.kubernetes.io/instance={installation.prefix}"
     found: list[Address] = []
     for resource in RESOURCES.values():
@@ -316,7 +316,7 @@ async def _list_if_served(
 
 
 async def delete_all(client: Client, objects: Iterable[Address]) -> AsyncIterator[str]:
-    """Delete objects; tells those that were there."""
+    """Delete objects; yields a line for each that existed."""
     for resource, name, namespace in objects:
         if await client.delete(resource, name, namespace, propagation="Background"):
             yield f"{describe_object(resource, name)} deleted"

@@ -42,7 +42,7 @@ from lictor.kubernetes import resource as kinds
 from lictor.kubernetes.client import Client, PatchType
 from lictor.kubernetes.resource import Resource
 
-# The kinds and the rights are what a release says: it would not work with others.
+# The kinds and the rights are those of the release: it does not work with others.
 _FOLLOW_RELEASE = frozenset(
     each
     for each in RESOURCES.values()
@@ -99,7 +99,7 @@ class InstallStep(msgspec.Struct, frozen=True):
 
     @property
     def is_left(self) -> bool:
-        """Someone may have us installed into a Namespace of their own."""
+        """An administrator can install us into an existing Namespace."""
         is_namespace = self.resource == kinds.NAMESPACE
         return is_namespace and self.live is not None and not is_ours(self.live)
 
@@ -195,7 +195,7 @@ def _name_replicas(step: InstallStep, installation: Installation) -> str:
 async def describe_plan(
     client: Client, installation: Installation, steps: list[InstallStep]
 ) -> AsyncIterator[str]:
-    """What applying would make, change, leave and delete; nothing where all is as it should be."""
+    """What applying would create, change, keep and delete; nothing if there is no difference."""
     for step in steps:
         for line in _describe_step(step):
             yield line
@@ -230,9 +230,9 @@ async def install(
 ) -> AsyncIterator[str]:
     """Apply manifests in their order, and remove what another way of installing left behind.
 
-    Tells what was done. What others have set stays, unless `overwrite`. What has no namespace is
-    owned by ours, but for the kinds: deleting the Namespace alone removes the rights, and with them
-    the webhooks, while nobody's policies are lost.
+    Yields what was done. Fields of other managers stay, unless `overwrite`. Objects without a
+    namespace, except the kinds, are owned by our Namespace: deleting it removes the rights, and
+    with them the webhooks, while policies are kept.
     """
     owner: JsonObject | None = None
     definitions = [s for s in steps if s.resource == kinds.CUSTOM_RESOURCE_DEFINITION]
@@ -262,7 +262,7 @@ async def install(
 async def _part_rules(
     client: Client, steps: Iterable[InstallStep], owner: JsonObject | None
 ) -> None:
-    """Nobody but us uses our roles any more."""
+    """The roles are used by lictor only from now on."""
     for step in steps:
         if step.has_joint_rules:
             await client.apply(step.resource, _add_owner(step.resource, step.manifest, owner))
@@ -270,7 +270,7 @@ async def _part_rules(
 
 def _describe_applied(step: InstallStep, *, overwrite: bool) -> Iterator[str]:
     yield f"{step.name} applied"
-    # Whole schemas and lists of rules say nothing to anybody.
+    # Differences of whole schemas and lists of rules are not readable.
     if step.resource not in _FOLLOW_RELEASE:
         overwritten = step.kept if overwrite and not step.is_theirs else ()
         for difference in (*step.changed, *overwritten):
@@ -278,7 +278,7 @@ def _describe_applied(step: InstallStep, *, overwrite: bool) -> Iterator[str]:
 
 
 async def _apply_definitions(client: Client, steps: Iterable[InstallStep]) -> AsyncIterator[str]:
-    """The kinds; objects of theirs that are stored in older versions are stored anew."""
+    """The kinds; objects that are stored in older versions are stored again."""
     stale: list[StaleDefinition] = []
     for step in steps:
         found = await apply_definition(client, step.manifest, step.live)
@@ -291,7 +291,7 @@ async def _apply_definitions(client: Client, steps: Iterable[InstallStep]) -> As
 async def _replace(
     client: Client, installation: Installation, step: InstallStep
 ) -> AsyncIterator[str]:
-    """Put a Deployment in the place of another one; its Pods are replaced one after the other.
+    """Replace a Deployment by another one; its Pods are replaced one after the other.
 
     The webhook server comes first, and nothing else goes before all of its Pods are there: it
     answers what the others answered.

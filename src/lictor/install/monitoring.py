@@ -1,13 +1,12 @@
-"""Objects for Prometheus and Grafana: ServiceMonitors, alerting rules, the dashboard."""
+"""Objects for Prometheus and Grafana: alerting rules and the dashboard."""
 
 import tomllib
 from pathlib import Path
 from typing import Final
 
 from lictor.core.raw import Json, JsonObject
-from lictor.install.installation import Installation, build_object, match_labels
-from lictor.install.placeholders import ConditionalPart, LabelSet, OptionalValueAt, ValueAt
-from lictor.install.workloads import WorkloadTemplate, list_workloads
+from lictor.install.installation import Installation, build_object
+from lictor.install.placeholders import ConditionalPart, LabelSet, OptionalValueAt
 
 _FOLDER: Final = Path(__file__).parent
 DASHBOARD_FILE: Final = "lictor.json"
@@ -16,43 +15,16 @@ _GRAFANA: Final = "grafana"
 
 
 def build_monitoring(installation: Installation) -> list[Json]:
-    """The objects, each of which is there where its value is enabled; with placeholders.
+    """The objects, each under the condition that its value is enabled; with placeholders.
 
-    The kinds of the first two come with the Prometheus operator: not every cluster has them.
+    PrometheusRule is a kind of the Prometheus operator, which not every cluster has.
     """
-    monitors = [_build_service_monitor(installation, each) for each in list_workloads()]
-    return [*monitors, _build_rule(installation), _build_dashboard_map(installation)]
+    return [_build_rule(installation), _build_dashboard_map(installation)]
 
 
 def render_dashboard_file() -> str:
     """The dashboard as a file for Grafana's import."""
     return (_FOLDER / "dashboard.json").read_text(encoding="utf-8")
-
-
-def _build_service_monitor(installation: Installation, workload: WorkloadTemplate) -> Json:
-    """Where Prometheus finds the metrics of a controller: all Services of it with such a port."""
-    path = f"{workload.values}.serviceMonitor"
-    endpoint = {
-        "port": "metrics",
-        "path": "/metrics",
-        "interval": ValueAt(f"{path}.interval"),
-        "scrapeTimeout": ValueAt(f"{path}.scrapeTimeout"),
-        "relabelings": OptionalValueAt((f"{path}.relabelings",)),
-        "metricRelabelings": OptionalValueAt((f"{path}.metricRelabelings",)),
-    }
-    spec = {
-        "selector": {"matchLabels": match_labels(installation, workload.component)},
-        "namespaceSelector": {"matchNames": [installation.namespace]},
-        "endpoints": [endpoint],
-    }
-    made = build_object(
-        installation,
-        "monitoring.coreos.com/v1/ServiceMonitor",
-        installation.names.controller(workload.controller),
-        workload.component,
-        spec=spec,
-    )
-    return workload.when(_let_choose(made, workload.component, path), f"{path}.enabled")
 
 
 def _build_rule(installation: Installation) -> Json:
@@ -62,7 +34,9 @@ def _build_rule(installation: Installation) -> Json:
     made = build_object(
         installation, kind, installation.prefix, "monitoring", spec={"groups": groups}
     )
-    return ConditionalPart((f"{_RULES}.enabled",), _let_choose(made, "monitoring", _RULES))
+    made["metadata"]["labels"] = LabelSet("monitoring", paths=(f"{_RULES}.additionalLabels",))
+    made["metadata"]["annotations"] = OptionalValueAt((f"{_RULES}.additionalAnnotations",))
+    return ConditionalPart((f"{_RULES}.enabled",), made)
 
 
 def _build_dashboard_map(installation: Installation) -> Json:
@@ -73,13 +47,6 @@ def _build_dashboard_map(installation: Installation) -> Json:
     made["metadata"]["labels"] = LabelSet("monitoring", paths=(f"{_GRAFANA}.labels",))
     made["metadata"]["annotations"] = OptionalValueAt((f"{_GRAFANA}.annotations",))
     return ConditionalPart((f"{_GRAFANA}.enabled",), made)
-
-
-def _let_choose(made: JsonObject, component: str, path: str) -> JsonObject:
-    """Labels by which an operator selects, and annotations."""
-    made["metadata"]["labels"] = LabelSet(component, paths=(f"{path}.additionalLabels",))
-    made["metadata"]["annotations"] = OptionalValueAt((f"{path}.additionalAnnotations",))
-    return made
 
 
 # In alerts.toml: the matchers that select the series of one installation.

@@ -21,7 +21,7 @@ IMAGE = "<<image>>"
 
 
 class ValueAt(msgspec.Struct, frozen=True):
-    """A value as it is, whatever it is."""
+    """A value, unchanged."""
 
     path: str
 

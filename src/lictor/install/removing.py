@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 
 from lictor.core.errors import ApiError, NotFoundError
-from lictor.core.families.registry import Role, registry
+from lictor.core.families.family import Role
+from lictor.core.families.registry import registry
 from lictor.core.raw import JsonObject
 from lictor.install.crds import CrdKind, list_crd_kinds
 from lictor.install.installation import (
@@ -81,11 +82,11 @@ def _serve(kind: CrdKind) -> Resource:
 async def uninstall(
     client: Client, installation: Installation, *, delete_crds: bool = False
 ) -> AsyncIterator[str]:
-    """Remove an installation; tells each object that went. Works when nothing of it runs.
+    """Remove an installation; yields a line for each object. Works when nothing of it runs.
 
-    First the webhooks, as the API server might ask them about all that follows; then the right to
-    make webhooks, and those that were made meanwhile: from then on the API server asks nobody, and
-    whoever still runs cannot change that.
+    First the webhooks, which the API server would call for all later steps; then the right to
+    create webhooks, and those that were created meanwhile: after that the API server calls no
+    webhook, and a controller that still runs cannot change that.
     """
     check_installation(installation)
     steps = (
@@ -95,7 +96,7 @@ async def uninstall(
         _delete_webhooks(client, installation),
         _delete_deployments(client, installation),
         _await_pods(client, installation),
-        # Whoever was writing when the right was taken away has ended by now.
+        # A controller that was writing when the right was removed has ended by now.
         _delete_webhooks(client, installation),
         _delete_native_policies(client),
         _delete_made(client, installation),
@@ -134,13 +135,13 @@ async def _delete_webhooks(client: Client, installation: Installation) -> AsyncI
 
 
 def _is_owned_by(found: JsonObject, role: str) -> bool:
-    """Was it made for a policy that has a webhook of its own?"""
+    """Was it created for a policy that has a separate webhook?"""
     owners = found["metadata"].get("ownerReferences") or ()
     return any(each["kind"] == "ClusterRole" and each["name"] == role for each in owners)
 
 
 async def release_policies(client: Client) -> AsyncIterator[str]:
-    """Nobody is left who would let go of policies and policy servers when they are deleted."""
+    """No controller is left that would remove finalizers of policies and policy servers."""
     for kind in registry().kinds:
         if not kind.finalizer:
             continue
@@ -162,7 +163,7 @@ async def release_policies(client: Client) -> AsyncIterator[str]:
 
 
 async def _take_right(client: Client, installation: Installation) -> AsyncIterator[str]:
-    """The right to make webhooks. For a moment the API server asks those that have just gone."""
+    """The right to create webhooks. For a moment the API server calls those just deleted."""
     binding = (kinds.CLUSTER_ROLE_BINDING, installation.names.owner_role, "")
     until = time.monotonic() + _FORGETTING
     while True:
@@ -250,7 +251,7 @@ async def _delete_definitions(client: Client) -> AsyncIterator[str]:
 
 
 async def _delete_namespace(client: Client, installation: Installation) -> AsyncIterator[str]:
-    """Only where it is ours, and where nothing of anybody else would go with it."""
+    """Only if it is ours, and if it contains no objects of other owners."""
     found = await client.find(kinds.NAMESPACE, installation.namespace)
     if found is None or not is_ours(found) or _is_going(found):
         return
@@ -267,7 +268,7 @@ def _describe_namespace(installation: Installation) -> str:
 
 
 async def _list_held(client: Client, namespace: str) -> AsyncIterator[str]:
-    """What people have put into the namespace: policies, exceptions, settings of their own."""
+    """What users have created in the namespace: policies, exceptions, settings."""
     written = [
         _serve(kind)
         for kind in list_crd_kinds()

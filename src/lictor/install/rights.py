@@ -7,7 +7,8 @@ or scan (`rbac.kyverno.io/aggregate-to-background-controller: "true"`).
 
 from collections.abc import Iterator
 
-from lictor.core.families.registry import Role, registry
+from lictor.core.families.family import Role
+from lictor.core.families.registry import registry
 from lictor.core.raw import Json, JsonObject
 from lictor.install.installation import (
     Installation,
@@ -16,6 +17,7 @@ from lictor.install.installation import (
     choose_values,
     match_labels,
 )
+from lictor.install.manifest_files import build_rule
 from lictor.install.placeholders import (
     ConditionalPart,
     ExtendedList,
@@ -41,7 +43,7 @@ _WEBHOOKS = (
     "resource-mutating",
     "verify-mutating",
 )
-# Those who read what policies ask about: everything that `view` shows, and so no Secrets.
+# Controllers that read the data of policies: everything that `view` covers, and so no Secrets.
 _VIEWERS = ("admission", "background", "reports")
 
 # --- rules, one a line: group: resources: verbs. `core` is the group without a name.
@@ -264,8 +266,8 @@ def _build_role(installation: Installation, name: str, component: str, rules: Js
 def _build_server_rights(
     installation: Installation, role: str, account: str, component: str
 ) -> Iterator[JsonObject]:
-    """For policies with servers and webhooks of their own, in roles of their own: whoever has no
-    such policies may delete these.
+    """Separate roles for policies with policy servers and webhooks: without such policies, an
+    administrator can delete them.
     """
     yield _build_role(installation, role, component, _read_rules(_SERVED_POLICIES))
     rules = _read_rules(_SERVER_OBJECTS)
@@ -278,7 +280,7 @@ def _build_account(
 ) -> JsonObject:
     account = build_object(installation, "v1/ServiceAccount", name, component)
     account["metadata"]["annotations"] = OptionalValueAt((f"{rights}.serviceAccount.annotations",))
-    # The Pods that need the token say so.
+    # The Pods mount the token explicitly.
     return {**account, "automountServiceAccountToken": False}
 
 
@@ -309,8 +311,8 @@ def _build_own_rules(installation: Installation, controller: str) -> list[JsonOb
                 list_webhook_names(names),
             )
         )
-        # To say that the role goes with the Namespace; the API server lets nobody write rights
-        # into a role that they do not have themselves.
+        # To make the Namespace the owner of the role; the API server rejects an update of a role
+        # with rights that the client does not have.
         owner = [names.owner_role]
         rules.append(build_rule(_RBAC, "clusterroles", f"{_READ} update patch", owner))
     return rules
@@ -332,7 +334,7 @@ def _build_namespace_rules(installation: Installation, controller: str) -> list[
         rules += [
             build_rule("core", "secrets", "create"),
             build_rule("core", "secrets", f"{_READ} update patch delete", secrets),
-            # Whoever is told to end asks whether it ends for good.
+            # On termination, a Pod checks whether its Deployment is deleted or scaled to zero.
             build_rule("core", "pods", "get"),
             build_rule("apps", "deployments", "get"),
         ]
@@ -383,15 +385,3 @@ def _build_people_role(installation: Installation, name: str) -> JsonObject:
 def _read_rules(text: str) -> list[JsonObject]:
     lines = [line.split(": ") for line in text.splitlines() if line]
     return [build_rule(group, resources, verbs) for group, resources, verbs in lines]
-
-
-def build_rule(
-    group: str, resources: str, verbs: str, names: list[str] | None = None
-) -> JsonObject:
-    """A rule of a role; resources and verbs are separated by spaces, `core` is the core group."""
-    rule: JsonObject = {
-        "apiGroups": ["" if group == "core" else group],
-        "resources": resources.split(),
-        "verbs": verbs.split(),
-    }
-    return {**rule, "resourceNames": names} if names else rule

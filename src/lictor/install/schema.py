@@ -1,6 +1,6 @@
 """Records and shapes -> structural schemas, as a CustomResourceDefinition has them.
 
-Types, enums and required fields follow from the records of the model; what a record cannot say
+Types, enums and required fields follow from the records of the model; what a record cannot express
 (defaults that the API server fills in, limits, how lists are merged, descriptions) stands in
 `fields.txt`. What has no record stands in `shapes.txt` as a whole.
 """
@@ -17,7 +17,8 @@ from msgspec import inspect
 from msgspec.structs import FieldInfo, fields
 
 from lictor.core.errors import LoadError
-from lictor.core.families.registry import AbsentFields, registry
+from lictor.core.families.family import AbsentFields
+from lictor.core.families.registry import registry
 from lictor.core.raw import JsonObject
 
 FLAGS = frozenset(("atomic", "free", "nullable", "open", "set"))
@@ -211,7 +212,7 @@ def name_record(record: Record) -> str:
 def keep_defaults(schema: JsonObject) -> JsonObject:
     """A schema that only fills in defaults and takes everything else as it is.
 
-    For copies of a rule in a status: whoever reads them finds what the API server would have filled
+    For copies of a rule in a status: readers find what the API server would have filled
     in, and the schema is a hundredth of the rule's own.
     """
     slim: JsonObject = {key: schema[key] for key in ("type", "default") if key in schema}
@@ -239,7 +240,7 @@ def _has_default(schema: JsonObject) -> bool:
 def _list_records() -> dict[str, Record]:
     """All records that a schema may need, by name."""
     modules = {f"lictor.core.model.{name}" for name in _SHARED}
-    for record in (kind.load_record() for kind in registry().kinds):
+    for record in (kind.family.get_record(kind) for kind in registry().kinds):
         modules |= {record.__module__, *(_find_module(field) for field in fields(record))}
     found = (value for name in modules for value in vars(import_module(name)).values())
     return {
@@ -300,7 +301,7 @@ def _write_scalar(kind: inspect.Type) -> JsonObject:
 
 
 def _add_attributes(schema: JsonObject, note: Note) -> JsonObject:
-    """A schema with what a note says of it; an enum on a list is about the list's entries."""
+    """A schema with the fields of a note; an enum on a list applies to the list's entries."""
     schema = dict(schema)
     if note.description:
         schema["description"] = note.description

@@ -32,7 +32,7 @@ _STRUCTURED = ("webhookAnnotations", "webhookLabels", "matchConditions")
 
 
 def check_settings(settings: JsonObject) -> None:
-    """Refuse entries that nobody reads."""
+    """Reject entries that no controller reads."""
     for name in settings:
         if name not in SETTINGS:
             close = get_close_matches(name, SETTINGS, n=1)

@@ -49,7 +49,7 @@ async def apply_definition(
 
 
 async def store_anew(client: Client, stale: Sequence[StaleDefinition]) -> AsyncIterator[str]:
-    """Have all objects stored in the version of their definition; tells what that took."""
+    """Store all objects in the version of their definition; yields a line for each kind."""
     if any(each.is_moving for each in stale):
         await asyncio.sleep(_SPREAD)
     for each in stale:

@@ -2,7 +2,7 @@
 
 Kyverno's Deployments have the selectors that ours have under the prefix `kyverno`. So they can be
 replaced in place, as any rolling update does: the new Pods answer before the old ones go, behind
-the same Service and with the same certificates, and no request finds nobody.
+the same Service and with the same certificates, and no request fails.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from lictor.kubernetes.flags import FLAG_FIELDS, IGNORED, REASONS, read_flag_val
 
 # Who has set what was kept: the next installation sees by this name that it is to stay.
 KEEPER = "lictor-take-over"
-# Where Pods run and what they are given is the decision of whoever runs the cluster.
+# Scheduling and resources of Pods are decisions of the cluster administrator.
 _KEPT_FIELDS = (
     "affinity", "dnsConfig", "dnsPolicy", "hostNetwork", "imagePullSecrets", "nodeSelector",
     "priorityClassName", "runtimeClassName", "schedulerName", "tolerations",
@@ -34,7 +34,7 @@ _DERIVED_FLAGS = frozenset((
     "webhookServerPort",
 ))  # fmt: skip
 _OPEN_REPORTS = "openreportsEnabled"
-# Labels that tell who made an object, and from which chart: that is no longer so.
+# Labels that name the creator of an object and its chart, which no longer apply.
 _MAKER_LABELS = frozenset(("helm.sh/chart",))
 _OWN_FINALIZERS = "kyverno.io/"
 # How long all Pods of a Deployment may take to be replaced, and how often that is looked at.
@@ -44,7 +44,7 @@ _PAUSE = 0.5
 
 
 class FoundFlag(msgspec.Struct, frozen=True):
-    """A flag of a container, and what becomes of it: nothing to say where it is kept."""
+    """A flag of a container, and the reason why it is dropped; empty if it is kept."""
 
     name: str
     value: str
@@ -69,7 +69,7 @@ def read_flags(deployments: Iterable[JsonObject], installation: Installation) ->
     for deployment in deployments:
         component = str(deployment["metadata"]["name"])
         for container in deployment["spec"]["template"]["spec"]["containers"]:
-            # Where a program is told twice, the last word counts.
+            # The last occurrence of a flag takes effect.
             for name, value in dict(_read_arguments(container.get("args") or ())).items():
                 reason = _explain_dropping(name, value, installation)
                 flags.setdefault(name, FoundFlag(name, value, component, reason))
@@ -85,7 +85,7 @@ def _read_arguments(arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _explain_dropping(name: str, value: str, installation: Installation) -> str:
-    """Why a flag is not handed on; nothing where it is, or where it says what is usual."""
+    """Why a flag is not kept; empty if it is kept, or has its default value."""
     names = installation.names
     usual = {"caSecretName": names.authority_secret(), "tlsSecretName": names.serving_secret()}
     if name in _DERIVED_FLAGS or usual.get(name) == value:
@@ -102,7 +102,7 @@ def _explain_dropping(name: str, value: str, installation: Installation) -> str:
 
 
 def keep_flags(installation: Installation, flags: Iterable[FoundFlag]) -> Installation:
-    """The installation with what was found; what it says itself wins."""
+    """The installation with what was found; its own options take precedence."""
     flags = list(flags)
     found = {flag.name: flag.value for flag in flags}
     return msgspec.structs.replace(
@@ -113,7 +113,7 @@ def keep_flags(installation: Installation, flags: Iterable[FoundFlag]) -> Instal
 
 
 def list_unusual(flags: Iterable[FoundFlag]) -> dict[str, str]:
-    """The flags that are handed on: those that say something else than what is usual."""
+    """The flags that are kept: those with another value than the default."""
     return {flag.name: flag.value for flag in flags if not flag.reason and _is_unusual(flag)}
 
 
@@ -178,7 +178,7 @@ def _keep_metadata(manifest: JsonObject, live: JsonObject) -> JsonObject:
         "namespace": metadata["namespace"],
         # Of two who replace it at once, one wins.
         "resourceVersion": metadata["resourceVersion"],
-        # Nobody is left who would take away what Kyverno waits for.
+        # No controller is left that would remove what Kyverno waits for.
         "finalizers": [name for name in finalizers if not name.startswith(_OWN_FINALIZERS)],
     }
 
@@ -244,7 +244,7 @@ def _describe_progress(deployment: JsonObject) -> str:
 async def wait_for_webhooks(client: Client, installation: Installation) -> str:
     """Until all webhooks of our names lead to our webhook server; a warning where they do not.
 
-    Kyverno's cleanup controller has a server of its own: nobody must be asked there when it goes.
+    Kyverno's cleanup controller has a separate server, which must not be called after its removal.
     """
     until = time.monotonic() + _WEBHOOK_PATIENCE
     while elsewhere := [each async for each in _list_elsewhere(client, installation)]:

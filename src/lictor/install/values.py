@@ -1,4 +1,4 @@
-"""The values of the chart: what there is to choose, what is usual, and what a file of them says."""
+"""The values of the chart: names, defaults, and the content of a file of values."""
 
 import copy
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def name_container(controller: str) -> str:
 
 
 def name_kind(group: str, plural: str) -> str:
-    """Where it stands whether a kind is installed; families of others have groups of their own."""
+    """The path of the value that installs a kind; families of add-ons have separate groups."""
     short = _SHORT_GROUPS.get(group) or group.replace(".", "-")
     return f"crds.groups.{short}.{plural}"
 
