@@ -11,7 +11,8 @@ from itertools import groupby
 
 import msgspec
 
-from lictor.core.families.registry import PolicyKind, WebhookPath, registry, resolve
+from lictor.core.families.family import PolicyKind, WebhookPath
+from lictor.core.families.registry import registry
 from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.stored_policy import StoredPolicy
 
@@ -20,7 +21,7 @@ _KUBERNETES = "Kubernetes"
 
 
 class Route(msgspec.Struct, frozen=True):
-    """A path, and the policies that are asked there."""
+    """A path, and the policies that it serves."""
 
     path: str
     mutating: bool
@@ -28,7 +29,7 @@ class Route(msgspec.Struct, frozen=True):
     # StoredPolicy.key, unique within what begins with the same part of a path.
     policy_keys: tuple[str, ...]
     segment: str
-    # One policy with conditions or limits of its own.
+    # One policy with its own conditions or limits.
     fine_grained: bool = False
 
 
@@ -65,12 +66,12 @@ def _list_prefixes() -> tuple[str, ...]:
 
 
 def is_unique_name(text: str) -> bool:
-    """Is it the name of a policy that has a path of its own?"""
+    """Is it the name of a policy that has its own path?"""
     return text.startswith(_list_prefixes())
 
 
 def is_for_own_server(policy: StoredPolicy) -> bool:
-    """Has it a path of its own, and does it name no server but the default one, which may be us?"""
+    """Has it its own path, and no other server than the default one, which lictor may be?"""
     path = policy.kind.path
     if path is None or not policy.unique_name:
         return False
@@ -107,7 +108,7 @@ def find_policies(
 
 
 def list_path_kinds(*, mutating: bool) -> tuple[PolicyKind, ...]:
-    """The kinds that have paths of their own, on which objects are changed, or checked."""
+    """The kinds that have their own paths for mutation, or for validation."""
     return tuple(
         kind
         for kind in registry().kinds
@@ -124,12 +125,12 @@ def find_path_kind(segment: str) -> PolicyKind | None:
 
 
 def shares_paths(policy: StoredPolicy) -> bool:
-    """Is a policy served on the paths of all whose kind has none of its own?"""
+    """Is a policy served on the paths that kinds without their own share?"""
     return policy.kind.path is not None and policy.kind.path.is_shared
 
 
 def is_served(policy: StoredPolicy) -> bool:
-    """Shall the API server ask us about this policy at all?"""
+    """Does the API server call the webhook for this policy at all?"""
     if not policy.admission or policy.is_native or policy.record is None:
         return False
     mode = ((policy.document.get("spec") or {}).get("evaluation") or {}).get("mode")
@@ -137,16 +138,14 @@ def is_served(policy: StoredPolicy) -> bool:
 
 
 def is_asked(policy: StoredPolicy, *, mutating: bool) -> bool:
-    """Has a policy something to say when objects are changed, or when they are checked?"""
+    """Is a policy evaluated by mutating webhooks, or by validating ones?"""
     if not is_served(policy):
         return False
-    if policy.kind.is_asked:
-        test = resolve(policy.kind.is_asked)
-        return policy.derive(
-            ("is_asked", mutating), lambda: bool(test(policy.record, mutating=mutating))
-        )
-    path = policy.kind.path
-    return path is not None and (path.mutating if mutating else path.validating)
+    record, kind = policy.record, policy.kind
+    return policy.derive(
+        ("is_asked", mutating),
+        lambda: record is not None and kind.family.is_asked(kind, record, mutating=mutating),
+    )
 
 
 def has_own_conditions(policy: StoredPolicy) -> bool:
@@ -164,19 +163,19 @@ def build_classic_path(policy: StoredPolicy | None, failure_policy: str, *, muta
 
 
 def build_named_path(kind: PolicyKind, names: Iterable[str], *, mutating: bool) -> str:
-    """The path of policies whose kind has a path of its own: it names them."""
+    """The path of policies whose kind has its own path: it names them."""
     path = kind.path or WebhookPath()
     stage = ("mutate" if mutating else "validate",) if path.names_stage else ()
     return "/" + "/".join((path.segment, *stage, *sorted(set(names))))
 
 
 def _list_classic(served: list[StoredPolicy], flags: Flags, *, mutating: bool) -> list[Route]:
-    asked = [
+    evaluated = [
         policy for policy in served if shares_paths(policy) and is_asked(policy, mutating=mutating)
     ]
     routes: list[Route] = []
     for failure_policy in ("Fail", "Ignore"):
-        members = [policy for policy in asked if policy.failure_policy == failure_policy]
+        members = [policy for policy in evaluated if policy.failure_policy == failure_policy]
         own = [each for each in members if flags.auto_update_webhooks and has_own_conditions(each)]
         keys = tuple(sorted(policy.key for policy in members if policy not in own))
         if keys:
@@ -205,23 +204,23 @@ def _list_named(kind: PolicyKind, members: list[StoredPolicy], *, mutating: bool
 def _find_classic(
     rest: list[str], policies: Iterable[StoredPolicy], *, mutating: bool, fine_grained: bool
 ) -> tuple[StoredPolicy, ...]:
-    asked = [
+    evaluated = [
         policy
         for policy in policies
         if shares_paths(policy) and is_asked(policy, mutating=mutating)
     ]
     match rest:
         case []:
-            return tuple(asked)
+            return tuple(evaluated)
         case [failure_policy]:
             return tuple(
                 policy
-                for policy in asked
+                for policy in evaluated
                 if policy.failure_policy.lower() == failure_policy
                 and not (fine_grained and has_own_conditions(policy))
             )
         case [_, "finegrained", *key]:
             # By its name alone: its failure policy may have changed since.
-            return tuple(policy for policy in asked if policy.key == "/".join(key))
+            return tuple(policy for policy in evaluated if policy.key == "/".join(key))
         case _:
             return ()

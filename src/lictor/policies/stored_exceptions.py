@@ -15,7 +15,8 @@ import msgspec
 import orjson
 
 from lictor.core.errors import ApiError
-from lictor.core.families.registry import PolicyKind, Role, registry, resolve
+from lictor.core.families.family import Family, Role
+from lictor.core.families.registry import registry
 from lictor.core.load.policies import load_documents
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.raw import JsonObject
@@ -29,7 +30,7 @@ from lictor.kubernetes.stored_policy import StoredPolicy
 _Place: TypeAlias = tuple[str, str, str]
 _KEPT = ("namespace", "name", "uid", "resourceVersion")
 _PACKED = "packed"
-# Where a family does not tell which policies an exception names, every policy is compared.
+# If a family cannot list the policies that an exception names, every policy is compared.
 _ANY = ""
 # Seconds between two looks at how many exceptions exist, and for how long new ones are waited for.
 _COUNT_PAUSE = 0.1
@@ -61,7 +62,7 @@ class StoredExceptions:
         self._index: Mapping[str, list[tuple[int, _Place]]] = {}
         # Of those that a policy was found for: the item that was read.
         self._records: dict[_Place, tuple[JsonObject, PolicyRecord]] = {}
-        # By kind, where someone asks for all of them.
+        # By kind, for callers that list all of them.
         self._listed: dict[Resource, tuple[int, tuple[PolicyRecord, ...]]] = {}
         self._client = client
         self._changed = asyncio.Event()
@@ -83,14 +84,14 @@ class StoredExceptions:
         """The same as they came."""
         return tuple(orjson.loads(item[_PACKED]) for item, _ in self._find(policy))
 
-    def list_all(self, families: Container[str]) -> Iterator[PolicyRecord]:
+    def list_all(self, families: Container[Family]) -> Iterator[PolicyRecord]:
         """All of some families."""
         for kind in self._caches:
             if registry().get(kind.group, kind.kind).family in families:
                 yield from self._list_kind(kind)
 
     def find_named(self, policy: StoredPolicy) -> tuple[PolicyRecord, ...]:
-        """Those that name a policy of this name, whatever its kind."""
+        """Those that name a policy of this name, of any kind."""
         return tuple(record for _, record in self._find_candidates(policy))
 
     async def prepare(self) -> None:
@@ -137,7 +138,7 @@ class StoredExceptions:
     def _find_candidates(self, policy: StoredPolicy) -> Iterator[tuple[JsonObject, PolicyRecord]]:
         if self._seen != self.revision:
             self._take(_read_new(self._list_items(), self._entries), self.revision)
-        names = dict.fromkeys((policy.key, policy.name, _ANY))
+        names = dict.fromkeys((policy.key, policy.name))
         for _, place in sorted({each for name in names for each in self._index.get(name, ())}):
             item = self._entries[place].item
             for record in self._load(place, item):
@@ -196,7 +197,7 @@ def _pack(item: JsonObject) -> JsonObject:
     known = {name: metadata[name] for name in _KEPT if name in metadata}
     if "namespace" in known:
         known["namespace"] = sys.intern(known["namespace"])
-    # The writer's own bytes keep the room that it had set aside for them: several times as much.
+    # The bytes of orjson keep the buffer that was allocated for them: several times as large.
     text = bytes(memoryview(orjson.dumps(item)))
     return {"kind": item.get("kind"), "metadata": known, _PACKED: text}
 
@@ -226,11 +227,7 @@ def _list_names(records: Iterable[PolicyRecord]) -> tuple[str, ...]:
 
 
 def _name_policies(exception: PolicyRecord) -> Iterator[str]:
-    kind: PolicyKind = registry().of(exception)
-    if not kind.list_excepted:
-        yield _ANY
-        return
-    for name, _ in resolve(kind.list_excepted)(exception):
+    for name, _ in registry().of(exception).family.list_excepted(exception):
         yield name
 
 
@@ -243,5 +240,5 @@ def _index(entries: Mapping[_Place, _Entry]) -> dict[str, list[tuple[int, _Place
 
 
 def _concerns(exception: PolicyRecord, policy: StoredPolicy) -> bool:
-    names = resolve(registry().of(exception).excepts)
-    return bool(names(exception, policy.kind, policy.key))
+    family = registry().of(exception).family
+    return family.names_policy(exception, policy.kind, policy.key)

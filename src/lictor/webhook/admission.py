@@ -1,9 +1,8 @@
-"""An AdmissionReview in, an answer out: what is exempt, what is protected, what policies say."""
+"""An AdmissionReview in, an answer out: exemptions, protection, policies."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +24,7 @@ from lictor.kubernetes.metrics import NOT_EVALUATED
 from lictor.kubernetes.names import Names
 from lictor.webhook.backend import ClusterState
 from lictor.webhook.counters import Counters
-from lictor.webhook.evaluator import Evaluator
+from lictor.webhook.evaluator import Evaluator, in_task
 from lictor.webhook.policy_sets import PolicySet, PolicySets
 from lictor.webhook.post_admission import AdmissionOutcome, PostAdmission
 from lictor.webhook.slow_requests import SlowRequests
@@ -58,20 +57,6 @@ class AdmissionServices(msgspec.Struct, frozen=True):
     slow: SlowRequests = SlowRequests("")
 
 
-class _Question(msgspec.Struct, frozen=True):
-    """A request with what the API server does not send (owner kind, roles, labels), and limits."""
-
-    policy_set: PolicySet
-    request: Request
-    size: int
-    deadline: float
-    # Were exceptions that had just been created waited for?
-    is_renewed: bool = False
-
-    def with_labels(self, labels: Mapping[str, str]) -> "_Question":
-        return replace(self, request=replace(self.request, namespace_labels=labels))
-
-
 class AdmissionHandler:
     """Answers the AdmissionReviews of all webhook routes."""
 
@@ -100,7 +85,7 @@ class AdmissionHandler:
         return True
 
     async def wait_for_policy(self, route: WebhookRoute, deadline: float) -> bool:
-        """Is the policy of this path there, and ready to be asked?
+        """Is the policy of this path there, and ready to be evaluated?
 
         Its webhook may be known to the API server a moment before the policy is known here.
         """
@@ -111,33 +96,15 @@ class AdmissionHandler:
             await asyncio.sleep(_POLICY_PAUSE)
         return True
 
-    def answer(
-        self, route: WebhookRoute, review: Review, deadline: float
-    ) -> AdmissionAnswer | Awaitable[AdmissionAnswer]:
-        """What the API server is told about a request: at once, or as soon as it is known."""
+    async def answer(self, route: WebhookRoute, review: Review, deadline: float) -> AdmissionAnswer:
+        """The answer to a request; does not suspend if no rule waits for anything."""
         policy_set = self._policy_sets.by_path.get(route.path) or self._policy_sets.open(route)
         try:
-            answer = self._answer(policy_set, review, deadline)
+            return await self._evaluate(policy_set, review, deadline)
         except SlowRequestError:
-            return self._ask_elsewhere(policy_set, review.request, deadline)
-        except Exception as error:  # noqa: BLE001  (it is told, and where it should be, logged)
-            return self._explain(policy_set, review, error)
-        if isinstance(answer, AdmissionAnswer):
-            return answer
-        return self._wait(answer, policy_set, review, deadline)
-
-    async def _wait(
-        self,
-        answer: Awaitable[AdmissionAnswer],
-        policy_set: PolicySet,
-        review: Review,
-        deadline: float,
-    ) -> AdmissionAnswer:
-        try:
-            return await answer
-        except SlowRequestError:
+            await in_task()
             return await self._ask_elsewhere(policy_set, review.request, deadline)
-        except Exception as error:  # noqa: BLE001  (it is told, and where it should be, logged)
+        except Exception as error:  # noqa: BLE001  (returned, and logged if it is a bug)
             return self._explain(policy_set, review, error)
 
     def _explain(self, policy_set: PolicySet, review: Review, error: Exception) -> AdmissionAnswer:
@@ -168,100 +135,85 @@ class AdmissionHandler:
             return self.give_up(policy_set, "slow", str(error), always=True)
 
     def refuse_overload(self, route: WebhookRoute) -> AdmissionAnswer:
-        """The answer where nobody has time to evaluate."""
+        """The answer if too many requests are being evaluated."""
         return self.give_up(self._policy_sets.open(route), "overload", "too many requests at once")
 
     def give_up(
         self, policy_set: PolicySet, reason: str, why: str, *, always: bool = False
     ) -> AdmissionAnswer:
-        """What the policies' failure policy says of a request that could not be evaluated.
+        """The answer of the failure policy to a request that could not be evaluated.
 
-        `always`: it is refused whatever they say. Whoever makes an object can make it large or slow
-        to evaluate, and must not get past a policy by that.
+        `always`: it is denied with any failure policy. The author of an object can make it large or
+        slow to evaluate, and must not bypass a policy by that.
         """
         self._counters.count(NOT_EVALUATED, (reason,))
         if reason != "overload":
-            log.warning("request not judged", extra={"path": policy_set.route.path, "why": why})
+            log.warning("request not evaluated", extra={"path": policy_set.route.path, "why": why})
         if always or policy_set.fails_closed:
-            return AdmissionAnswer(allowed=False, message=f"the request could not be judged: {why}")
-        return AdmissionAnswer(warnings=(f"policies were not asked: {why}",))
+            return AdmissionAnswer(
+                allowed=False, message=f"the request could not be evaluated: {why}"
+            )
+        return AdmissionAnswer(warnings=(f"policies were not evaluated: {why}",))
 
-    def _answer(
+    async def _evaluate(
         self, policy_set: PolicySet, review: Review, deadline: float
-    ) -> AdmissionAnswer | Awaitable[AdmissionAnswer]:
+    ) -> AdmissionAnswer:
         route, request = policy_set.route, review.request
         namespace = str((request.admission or {}).get("namespace") or "")
-        is_deleted = request.operation is Operation.DELETE
-        if (is_deleted and route.skips_deletes) or (route.namespaced and not namespace):
-            return ALLOWED
-        # What is stored comes from the API server alone; only what is to be stored can be changed.
-        if _is_displaced(request.old_object if is_deleted else request.object, namespace):
-            return _DISPLACED
+        if (known := _answer_without_policies(route, request, namespace)) is not None:
+            return known
         if request.subresource:
             request = _place_options(self._raise_kind(request), namespace)
-        caller = request.caller
-        if caller is not None and (policy_set.needs_roles or self.state.needs_roles):
-            roles, cluster_roles = self.state.roles_of(caller, namespace)
-            caller = replace(caller, roles=roles, cluster_roles=cluster_roles)
-            request = replace(request, caller=caller)
-        question = _Question(policy_set, request, review.size, deadline)
-        if not namespace or request.kind.kind == "Namespace":
-            return self._judge(question)
-        labels = self.state.recall_labels(namespace)
-        if labels is None:
-            return self._find_labels(question, namespace)
-        return self._judge(question.with_labels(labels) if labels else question)
-
-    async def _find_labels(self, question: "_Question", namespace: str) -> AdmissionAnswer:
-        """The answer where the namespace of the request has not been heard of yet."""
-        labels = await self.state.find_labels(namespace)
-        known = UnknownNamespace(namespace) if labels is None else labels
-        answer = self._judge(question.with_labels(known))
-        return answer if isinstance(answer, AdmissionAnswer) else await answer
-
-    def _judge(self, question: "_Question") -> AdmissionAnswer | Awaitable[AdmissionAnswer]:
-        """What policies say of a request that is complete."""
-        policy_set, request = question.policy_set, question.request
-        route = policy_set.route
+        if policy_set.needs_roles or self.state.needs_roles:
+            request = self._add_roles(request, namespace)
+        if namespace and self.state.has_namespaces and request.kind.kind != "Namespace":
+            request = await self._add_labels(request, namespace)
         if self._flags.protect_managed_resources and self._is_protected(request):
             return _PROTECTED
-        is_exempt = not route.per_policy and self.state.is_exempt(request)
-        if is_exempt or (route.skips_own_changes and self._is_own(request)):
+        is_exempt = self.state.is_exempt
+        if not route.per_policy and is_exempt is not None and is_exempt(request):
             return ALLOWED
-        verdict = self._evaluator.evaluate_here(
-            policy_set.blocking, request, question.deadline, size=question.size
+        if route.skips_own_changes and self._is_own(request):
+            return ALLOWED
+        verdict = await self._evaluator.evaluate(
+            policy_set.blocking, request, deadline, size=review.size
         )
-        return self._judge_on_thread(question) if verdict is None else self._say(question, verdict)
-
-    async def _judge_on_thread(self, question: "_Question") -> AdmissionAnswer:
-        verdict = await self._evaluator.evaluate_on_thread(
-            question.policy_set.blocking, question.request, question.deadline
-        )
-        answer = self._say(question, verdict)
-        return answer if isinstance(answer, AdmissionAnswer) else await answer
-
-    async def _judge_again(self, question: "_Question", verdict: Verdict) -> AdmissionAnswer:
-        """The answer to a request that is refused, unless an exception has just been created."""
-        policy_set = await self._policy_sets.renew(question.policy_set, question.deadline)
-        renewed = replace(question, is_renewed=True)
-        if policy_set is None:
-            answer = self._say(renewed, verdict)
-        else:
-            answer = self._judge(replace(renewed, policy_set=policy_set))
-        return answer if isinstance(answer, AdmissionAnswer) else await answer
-
-    def _say(
-        self, question: "_Question", verdict: Verdict
-    ) -> AdmissionAnswer | Awaitable[AdmissionAnswer]:
-        policy_set, request = question.policy_set, question.request
         answer = build_answer(verdict, policy_set.answer_options)
-        if not answer.allowed and self._policy_sets.can_lag and not question.is_renewed:
-            return self._judge_again(question, verdict)
-        if not (request.admission or {}).get("dryRun") and not policy_set.route.is_audit:
-            mutating = policy_set.route.mutating
-            outcome = AdmissionOutcome(request, answer.allowed, mutating, verdict)
-            self._post_admission.follow(policy_set, outcome, question.size)
+        if not answer.allowed and self._policy_sets.can_lag:
+            policy_set, verdict = await self._renew(policy_set, verdict, deadline, review.size)
+            answer = build_answer(verdict, policy_set.answer_options)
+        if policy_set.has_follow_up or self._post_admission.has_sinks:
+            outcome = AdmissionOutcome(request, answer.allowed, route.mutating, verdict)
+            self._post_admission.follow(policy_set, outcome, review.size)
         return answer
+
+    async def _renew(
+        self, policy_set: PolicySet, verdict: Verdict, deadline: float, size: int
+    ) -> tuple[PolicySet, Verdict]:
+        """The verdict of a denied request with exceptions that were created just before."""
+        await in_task()
+        renewed = await self._policy_sets.renew(policy_set, deadline)
+        if renewed is None:
+            return policy_set, verdict
+        request, evaluate = verdict.request, self._evaluator.evaluate
+        return renewed, await evaluate(renewed.blocking, request, deadline, size=size)
+
+    def _add_roles(self, request: Request, namespace: str) -> Request:
+        caller = request.caller
+        if caller is None:
+            return request
+        roles, cluster_roles = self.state.roles_of(caller, namespace)
+        return replace(request, caller=replace(caller, roles=roles, cluster_roles=cluster_roles))
+
+    async def _add_labels(self, request: Request, namespace: str) -> Request:
+        labels = self.state.recall_labels(namespace)
+        if labels is None:
+            await in_task()
+            found = await self.state.find_labels(namespace)
+            labels = UnknownNamespace(namespace) if found is None else found
+        elif not labels:
+            return request
+        return replace(request, namespace_labels=labels)
 
     def _raise_kind(self, request: Request) -> Request:
         """What is sent to a subresource (a Scale, PodExecOptions) is not of its owner's kind."""
@@ -290,15 +242,23 @@ class AdmissionHandler:
         return bool(own) and username == own
 
 
-def _is_displaced(document: JsonObject | None, namespace: str) -> bool:
-    """Does an object claim another namespace than the one that its author has rights in?
+def _answer_without_policies(
+    route: WebhookRoute, request: Request, namespace: str
+) -> AdmissionAnswer | None:
+    """The answer to a request that no policy of the route can concern.
 
-    The API server refuses that before and after mutation. In between, one webhook may show it to
-    the next: policies, reports and what is triggered would be about somebody else's namespace.
+    An object that names another namespace than its request is denied: its author has no rights
+    there. The API server denies it before and after mutation; in between, one webhook may show it
+    to the next, and policies, reports and triggers would be about the other namespace.
     """
+    is_deleted = request.operation is Operation.DELETE
+    if (is_deleted and route.skips_deletes) or (route.namespaced and not namespace):
+        return ALLOWED
+    # The API server itself sends the old object; only the new one can be changed on its way.
+    document = request.old_object if is_deleted else request.object
     metadata = document.get("metadata") if document is not None else None
     claimed = metadata.get("namespace") if isinstance(metadata, dict) else None
-    return bool(claimed) and claimed != namespace
+    return _DISPLACED if claimed and claimed != namespace else None
 
 
 def _place_options(request: Request, namespace: str) -> Request:

@@ -1,10 +1,11 @@
-"""Requests in, replies out: which path asks for what, and what becomes of bad requests."""
+"""Requests in, replies out: the routing of paths, and the responses to invalid requests."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from http import HTTPStatus
+from typing import Any
 
 from lictor.core.errors import LoadError, TooLargeError
 from lictor.core.load.review import Review, find_head, load_review
@@ -15,6 +16,7 @@ from lictor.kubernetes.metrics import HTTP_SECONDS, NOT_EVALUATED, REVIEW_SECOND
 from lictor.kubernetes.process_log import FactLine, log_facts
 from lictor.webhook.admission import AdmissionHandler
 from lictor.webhook.counters import Counters, Labels
+from lictor.webhook.evaluator import in_task
 from lictor.webhook.payload_log import PayloadLog
 from lictor.webhook.policy_webhooks import CLEANUP_PATH, InternalWebhooks
 from lictor.webhook.tracing import Tracer
@@ -22,17 +24,41 @@ from lictor.webhook.webhook_routes import InternalWebhook, WebhookRoute, read_pa
 
 log = logging.getLogger(__name__)
 
-_JUDGED = FactLine(
-    "admission judged", "uid", "kind", "namespace", "object", "operation", "allowed", "ms"
+_EVALUATED = FactLine(
+    "admission evaluated", "uid", "kind", "namespace", "object", "operation", "allowed", "ms"
 )
 _WEBHOOKS = {True: "MutatingWebhookConfiguration", False: "ValidatingWebhookConfiguration"}
 # Bytes of a review from which on its evaluation may take much longer than usual.
 _LARGE = 64 * 1024
 # Between two of these: time enough to hear what others have sent meanwhile.
 _PAUSE = 0.002
+_METHODS: Mapping[str, Labels] = {"GET": ("GET",), "POST": ("POST",)}
+_OTHER_METHOD: Labels = ("other",)
 _OK = HttpResponse(HTTPStatus.OK)
 _NOT_LISTENING = HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, b"connections are not accepted\n")
 _NOT_READY = HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n")
+
+
+class _StartedCoroutine:
+    """A coroutine that ran without a task until it had to wait; `future` is what it waits for."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, HttpResponse], future: object) -> None:
+        self._coroutine = coroutine
+        self._future = future
+
+    def __await__(self) -> Generator[Any, Any, HttpResponse]:
+        future = self._future
+        try:
+            while True:
+                try:
+                    received = yield future
+                except BaseException as error:  # noqa: BLE001  (a cancellation is for the coroutine)
+                    future = self._coroutine.throw(error)
+                else:
+                    future = self._coroutine.send(received)
+        except StopIteration as done:
+            reply: HttpResponse = done.value
+            return reply
 
 
 class App:
@@ -66,30 +92,34 @@ class App:
         self._large_turn = asyncio.Lock()
 
     def __call__(self, call: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
-        """The response: at once where nothing has to be waited for."""
+        """The response; an awaitable only if something has to be awaited."""
         began = time.perf_counter()
         self._in_flight += 1
-        reply: HttpResponse | Awaitable[HttpResponse] | None = None
+        answering = self._answer(call)
+        future: object = None
+        is_suspended = False
         try:
-            reply = self._post(call) if call.method == "POST" else self._get(call)
+            future = answering.send(None)
+            is_suspended = True
+        except StopIteration as done:
+            reply: HttpResponse = done.value
+            return reply
         finally:
-            if reply is None or isinstance(reply, HttpResponse):
-                self._end(call, began)
-        return reply if isinstance(reply, HttpResponse) else self._wait(reply, call, began)
+            if not is_suspended:
+                self._in_flight -= 1
+                label = _METHODS.get(call.method, _OTHER_METHOD)
+                self._counters.observe(HTTP_SECONDS, label, time.perf_counter() - began)
+        return self._resume(_StartedCoroutine(answering, future), call, began)
 
-    async def _wait(
-        self, reply: Awaitable[HttpResponse], call: HttpRequest, began: float
+    async def _resume(
+        self, answering: "_StartedCoroutine", call: HttpRequest, began: float
     ) -> HttpResponse:
         try:
-            return await reply
+            return await answering
         finally:
-            self._end(call, began)
-
-    def _end(self, call: HttpRequest, began: float) -> None:
-        self._in_flight -= 1
-        method = call.method
-        labels = (method if method in ("GET", "POST") else "other",)
-        self._counters.histogram(HTTP_SECONDS, labels).add(time.perf_counter() - began)
+            self._in_flight -= 1
+            label = _METHODS.get(call.method, _OTHER_METHOD)
+            self._counters.observe(HTTP_SECONDS, label, time.perf_counter() - began)
 
     def _get(self, call: HttpRequest) -> HttpResponse:
         if call.method not in ("GET", "HEAD"):
@@ -100,25 +130,26 @@ class App:
             return _OK if self._is_ready() else _NOT_READY
         return _refuse(HTTPStatus.NOT_FOUND, "nothing here")
 
-    def _post(
-        self, call: HttpRequest, began: float = 0.0
-    ) -> HttpResponse | Awaitable[HttpResponse]:
-        """`began`: when it did, where something had to be waited for before."""
-        target = read_path(call.path)
+    async def _answer(self, call: HttpRequest) -> HttpResponse:
+        if call.method != "POST":
+            return self._get(call)
+        began, target = time.monotonic(), read_path(call.path)
         if target is None:
             return _refuse(HTTPStatus.NOT_FOUND, "no webhook has this path")
         if not call.content_type.startswith(b"application/json"):
             return _refuse(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a review has the content type application/json"
             )
-        # What is traced has a context of its own, which only a task has.
-        if not began and (self._tracer is not None or len(call.body) > _LARGE or call.is_cut):
-            return self._post_in_turn(call)
-        began = began or time.monotonic()
+        if call.is_cut:
+            return self._refuse_unread(call, "the review is too large")
+        if self._tracer is not None or len(call.body) > _LARGE:
+            await self._begin_slowly(call)
         try:
             review = load_review(call.body)
         except LoadError as error:
             return self._refuse_unread(call, str(error))
+        deadline = began + find_time_limit(call.query, self._timeout)
+        answer: AdmissionAnswer | HttpResponse | None = None
         if (
             not isinstance(target, WebhookRoute)
             or target.per_policy
@@ -126,58 +157,30 @@ class App:
             or not self._admission.state.is_ready
             or self._in_flight > self._max_in_flight
         ):
-            return self._review_slowly(call, target, review, began)
-        deadline = began + find_time_limit(call.query, self._timeout)
-        answer = self._admission.answer(target, review, deadline)
+            await in_task()
+            answer = await self._answer_early(target, review, deadline)
+        if answer is None and isinstance(target, WebhookRoute):
+            answer = await self._admission.answer(target, review, deadline)
         if isinstance(answer, AdmissionAnswer):
             return self._respond(call, target, review, answer, began)
-        return self._respond_later(call, target, review, answer, began)
+        return answer or _refuse(HTTPStatus.NOT_FOUND, "no webhook has this path")
 
-    async def _post_in_turn(self, call: HttpRequest) -> HttpResponse:
-        began = time.monotonic()
+    async def _begin_slowly(self, call: HttpRequest) -> None:
+        """Let small requests go first: they wait for one large request, not for all of them."""
+        await in_task()
         if self._tracer is not None:
+            # The context variables of the trace are those of the task.
             self._tracer.begin(call)
-        if call.is_cut:
-            return self._refuse_unread(call, "the review is too large")
         if len(call.body) > _LARGE:
-            await self._take_turn()
-        reply = self._post(call, began)
-        return reply if isinstance(reply, HttpResponse) else await reply
-
-    async def _respond_later(
-        self,
-        call: HttpRequest,
-        target: WebhookRoute,
-        review: Review,
-        answer: Awaitable[AdmissionAnswer],
-        began: float,
-    ) -> HttpResponse:
-        return self._respond(call, target, review, await answer, began)
-
-    async def _review_slowly(
-        self,
-        call: HttpRequest,
-        target: WebhookRoute | InternalWebhook,
-        review: Review,
-        began: float,
-    ) -> HttpResponse:
-        deadline = began + find_time_limit(call.query, self._timeout)
-        if isinstance(target, InternalWebhook):
-            told = await self._internal_webhooks.answer(target, review)
-            return self._respond(call, target, review, told, began)
-        early = await self._answer_early(target, review, deadline)
-        if isinstance(early, HttpResponse):
-            return early
-        answer = early or self._admission.answer(target, review, deadline)
-        made = answer if isinstance(answer, AdmissionAnswer) else await answer
-        return self._respond(call, target, review, made, began)
+            async with self._large_turn:
+                await asyncio.sleep(_PAUSE)
 
     async def _answer_early(
-        self, target: WebhookRoute, review: Review, deadline: float
+        self, target: WebhookRoute | InternalWebhook, review: Review, deadline: float
     ) -> AdmissionAnswer | HttpResponse | None:
-        """What is answered without asking policies. Where that is no review, the API server does as
-        the failure policy of its webhook says.
-        """
+        """An answer without policies; without a review in it, the failure policy decides."""
+        if isinstance(target, InternalWebhook):
+            return await self._internal_webhooks.answer(target, review)
         if not self._admission.state.is_ready and not await self._admission.wait_ready(deadline):
             return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "policies have not been read yet")
         if target.per_policy and not await self._admission.wait_for_policy(target, deadline):
@@ -187,11 +190,6 @@ class App:
         if self._in_flight > self._max_in_flight:
             return self._admission.refuse_overload(target)
         return None
-
-    async def _take_turn(self) -> None:
-        """Let small requests go first: they wait for one large request, not for all of them."""
-        async with self._large_turn:
-            await asyncio.sleep(_PAUSE)
 
     def _respond(
         self,
@@ -218,7 +216,7 @@ class App:
     def _render_again(
         self, review: Review, answer: AdmissionAnswer
     ) -> tuple[AdmissionAnswer, bytes]:
-        """The same answer with more room for it, as a rule of others may have taken everything.
+        """The same answer with more memory for it, as another rule may have used all of it.
 
         Else a refusal: without an answer a failure policy would count, and let the request pass.
         """
@@ -229,16 +227,18 @@ class App:
             return _refuse_answer(review, "out of memory")
 
     def _refuse_unread(self, call: HttpRequest, why: str) -> HttpResponse:
-        """An answer wherever we know to which question: without one, a failure policy counts.
+        """An answer if the uid of the review is known: without one, the failure policy decides.
 
-        Whoever makes objects could otherwise get past policies by making them too deep or large.
+        Otherwise authors could bypass policies with objects that are too deep or too large.
         """
         head = find_head(call.body)
         if head is None:
             return _refuse(HTTPStatus.BAD_REQUEST, why)
         self._counters.count(NOT_EVALUATED, ("unreadable",))
         log.warning("review not read", extra={"path": call.path, "uid": head[0], "why": why})
-        answer = AdmissionAnswer(allowed=False, message=f"the request could not be judged: {why}")
+        answer = AdmissionAnswer(
+            allowed=False, message=f"the request could not be evaluated: {why}"
+        )
         return HttpResponse(HTTPStatus.OK, render_review(head[0], answer, head[1]), JSON)
 
     def _note(
@@ -263,12 +263,12 @@ class App:
             "true" if answer.allowed else "false",
             _WEBHOOKS[mutating],
         )
-        self._counters.histogram(REVIEW_SECONDS, labels).add(seconds)
+        self._counters.observe(REVIEW_SECONDS, labels, seconds)
         if log.isEnabledFor(logging.INFO):
             name, operation = asked.get("name") or "", request.operation
             took = round(seconds * 1000, 3)
             facts = (review.uid, kind, namespace, name, operation, answer.allowed, took)
-            log_facts(log, logging.INFO, _JUDGED, *facts)
+            log_facts(log, logging.INFO, _EVALUATED, *facts)
 
 
 def _refuse_answer(review: Review, why: str) -> tuple[AdmissionAnswer, bytes]:

@@ -65,10 +65,18 @@ class ClusterState(Protocol):
 
     @property
     def needs_roles(self) -> bool:
-        """Do settings ask for the roles of callers?"""
+        """Do settings need the roles of callers?"""
         ...
 
-    def is_exempt(self, request: Request) -> bool: ...
+    @property
+    def is_exempt(self) -> Callable[[Request], bool] | None:
+        """Which requests no policy is evaluated for; None: all are evaluated."""
+        ...
+
+    @property
+    def has_namespaces(self) -> bool:
+        """Are there labels of namespaces?"""
+        ...
 
     def roles_of(
         self, caller: Caller, namespace: str
@@ -84,19 +92,18 @@ class ClusterState(Protocol):
 
 
 class NoClusterState:
-    """No cluster: policies from files, nobody has roles, namespaces have no labels."""
+    """No cluster: policies from files, callers have no roles, namespaces have no labels."""
 
     needs_roles = False
     is_ready = True
+    is_exempt: Callable[[Request], bool] | None = None
+    has_namespaces = False
 
     def __init__(self, policies: PolicyProvider) -> None:
         self.policies = policies
 
     async def wait(self) -> None:
         """Files have been read."""
-
-    def is_exempt(self, request: Request) -> bool:  # noqa: ARG002
-        return False
 
     def roles_of(
         self,

@@ -1,4 +1,4 @@
-"""How many processes, and how much memory for each, does this container have room for?"""
+"""How many processes, and how much memory for each, does this container allow?"""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ _AGAIN = 1.0
 async def keep_running(run: Callable[[], Awaitable[None]], again: float = _AGAIN) -> None:
     """Run until it ends; begin anew where it ran out of memory.
 
-    A rule on a thread that takes all the memory gets an error soon. Whoever asks for some in that
+    A rule on a thread that takes all the memory gets an error soon. Code that allocates in that
     moment must not end the process, and with it all requests that it has in hand.
     """
     while True:
@@ -43,7 +43,7 @@ _RESERVED_BY_CONNECTION = 272 * 1024
 _USED_BY_CONNECTION = 48 * 1024
 # The limit moves in steps of so many connections, and is ahead by one step.
 _STEP = 64
-# Of the room between what it needs and what it may take, this share may stay in use for good.
+# Of the memory between what it needs and its limit, this share may stay in use.
 _GROWTH_SHARE = 0.25
 # Stacks of threads are reserved in full, too.
 _STACK = 4 * 1024 * 1024
@@ -87,7 +87,7 @@ class ProcessMemory:
             self._set_limit()
 
     def give_reserve(self) -> None:
-        """Make room for an answer, once; the process gives its place to another one then."""
+        """Allow more memory for an answer, once; the process is replaced then."""
         if not self._has_given_reserve:
             self._has_given_reserve = True
             self._set_limit()
@@ -133,7 +133,7 @@ def offer_to_kernel() -> None:
 
 
 def limit_controllers(said: str) -> None:
-    """Hold this process within its container's memory, or what was said.
+    """Hold this process within its container's memory, or the given limit.
 
     A policy that takes too much gets an error; else the kernel would end the process, and with it
     the work for all other namespaces, again and again.
@@ -171,15 +171,15 @@ def _trim() -> None:
 _GROUP = Path("/sys/fs/cgroup")
 _OWN_GROUP = Path("/proc/self/cgroup")
 _MEGABYTE = 1024 * 1024
-# Less does not suffice for a worker, whatever the limit.
+# Less does not suffice for a worker.
 _LEAST_MEMORY = 96 * _MEGABYTE
-# Also where nobody sets a limit: what a runaway policy may take before it is refused.
+# Also without a limit: what a policy may use before it is stopped.
 _MOST_MEMORY = 2048 * _MEGABYTE
 _PARENT_MEMORY = 32 * _MEGABYTE
-# The rest is for what nobody counts: sockets' buffers, files in memory.
+# The rest is for what is not counted: sockets' buffers, files in memory.
 _USABLE = 0.95
 _SUCCESSOR_SHARE = 0.5
-# Version 1 of control groups says "none" by a very large number.
+# In version 1 of control groups, a very large number means no limit.
 _NO_LIMIT = 1 << 60
 
 
@@ -205,7 +205,7 @@ def _read_quota(group: Path) -> float | None:
 
 
 def find_memory(said: str = "", group: Path = _GROUP, own: Path = _OWN_GROUP) -> int | None:
-    """Bytes for all processes together: what was said, or the container's limit; None: no limit."""
+    """Bytes for all processes together: the given limit, or the container's; None: no limit."""
     if said:
         return _parse_memory(said)
     limits = [limit for limit in _list_limits(group, own) if limit < _NO_LIMIT]
@@ -240,7 +240,7 @@ def _list_limits(group: Path, own: Path) -> Iterator[int]:
 def divide_memory(total: int | None, workers: int, *, has_control: bool) -> int:
     """Bytes that one worker may take, so that all processes together stay within the total.
 
-    There must be room for the parent, for controllers beside the workers, and for a new worker
+    There must be memory for the parent, for controllers beside the workers, and for a new worker
     while it takes the place of another.
     """
     if total is None:

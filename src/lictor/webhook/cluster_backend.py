@@ -11,9 +11,9 @@ from lictor.core.model.result import PolicyRef
 from lictor.http.serving_certificate import LiveCertificate, read_secret
 from lictor.kubernetes.cache import Cache, Change, ChangeType
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
 from lictor.kubernetes.ephemeral_reports import EphemeralReports, read_form
 from lictor.kubernetes.events import EventSink
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.metrics import CERTIFICATE_RELOADS, REPORTS_WAITING, UPDATES_WAITING
 from lictor.kubernetes.names import Names
 from lictor.kubernetes.namespaces import NamespaceCache
@@ -24,6 +24,7 @@ from lictor.kubernetes.resource import CONFIG_MAP, SECRET, Resource
 from lictor.kubernetes.settings import Settings, SettingsWatch
 from lictor.kubernetes.update_requests import UpdateRequests
 from lictor.lookups.lookups import ClusterLookups, begin_request
+from lictor.policies.family_services import ServiceAccess
 from lictor.policies.store import PolicyStore
 from lictor.webhook.backend import Backend
 from lictor.webhook.capacity import keep_running
@@ -48,6 +49,8 @@ def _watch_one(client: Client, resource: Resource, namespace: str, name: str) ->
 
 class WatchedClusterState:
     """The cluster around a request, from watched copies."""
+
+    has_namespaces = True
 
     def __init__(
         self,
@@ -83,8 +86,9 @@ class WatchedClusterState:
     def needs_roles(self) -> bool:
         return self._settings.current.needs_roles
 
-    def is_exempt(self, request: Request) -> bool:
-        return self._filter(request)
+    @property
+    def is_exempt(self) -> RequestFilter:
+        return self._filter
 
     def roles_of(self, caller: Caller, namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return self._roles.roles_of(caller, namespace)
@@ -102,7 +106,7 @@ class WatchedClusterState:
                     if await self._namespaces.ensure(namespace) is None:
                         return None
             except (ApiError, TimeoutError) as error:
-                # Whoever selects by labels must not decide as if there were none.
+                # Selectors must not be evaluated as if there were no labels.
                 raise LookupFailedError(f"namespace {namespace}: {error}") from error
         return self._namespaces.labels(namespace)
 
@@ -130,9 +134,8 @@ class ClusterBackend(Backend):
         self.guard = GuardedLookups(
             self._lookups, self._namespaces.object, partial(_begin_request, own_accounts)
         )
-        self._store = PolicyStore(
-            client, flags, self.guard, open_modules=self._lookups.open_modules, only_own=True
-        )
+        access = ServiceAccess(names.namespace, self._lookups.get_path, only_own=True)
+        self._store = PolicyStore(client, flags, self.guard, access)
         self._events = EventSink(client, flags, lambda: self._settings.current)
         self._uids: Uids | None = None
         self._scanned: frozenset[tuple[str, str]] | None = None
@@ -191,7 +194,7 @@ class ClusterBackend(Backend):
                 group.create_task(keep_running(self._secret.run))
             await self._wait()
             self._state.note_read()
-            log.info("ready to judge", extra={"policies": len(self._store.policies)})
+            log.info("ready to evaluate", extra={"policies": len(self._store.policies)})
 
     async def _wait(self) -> None:
         for part in (self._settings, self._namespaces, self._roles, self._store, self._lookups):
@@ -233,7 +236,7 @@ class ClusterBackend(Backend):
         self._scanned = None
 
     def _is_scanned(self, policy: PolicyRef) -> bool:
-        """Does the background scan say what this policy says?"""
+        """Does the background scan report the results of this policy?"""
         if self._scanned is None:
             self._scanned = frozenset(
                 (each.resource.kind, each.key) for each in self._store.policies if each.background
@@ -255,6 +258,6 @@ def _begin_request(own_accounts: str, request: Request, deadline: float) -> None
         why_not = "on a dry run"
     elif request.caller is None or request.caller.username.startswith(own_accounts):
         # A policy that creates what it matches would call itself without end. The name of the
-        # caller comes from the API server; all policies are asked about the request none the less.
+        # caller comes from the API server; all policies are evaluated for the request all the same.
         why_not = "in answer to a request of lictor itself"
     begin_request(deadline, why_not=why_not)

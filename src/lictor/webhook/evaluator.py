@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from lictor.core.engine import Engine
 from lictor.core.errors import DeadlineError, NotCompiledError, SlowRequestError, TooSlowError
-from lictor.core.lang.cel.growth import is_brief
-from lictor.core.lang.cel.native import interruption
 from lictor.core.lang.wasm_records import brief_seconds
 from lictor.core.match.metadata import read_text
 from lictor.core.model.program import Needs
@@ -19,7 +17,7 @@ from lictor.core.model.request import GroupVersionKind, Operation, Request
 from lictor.core.model.result import Verdict
 from lictor.webhook.interrupts import ThreadWork
 
-# A rule that asks nobody takes milliseconds. One that takes longer holds up everyone else.
+# A rule without lookups takes milliseconds. One that takes longer delays all other requests.
 LOOP_SECONDS = 2.0
 # For requests like one that took all of that: others must not wait for each of them as long.
 HASTY_SECONDS = 0.5
@@ -42,14 +40,14 @@ _LOOK_EVERY = 0.02
 # of a namespace wrote rules for it, the other process takes it at once.
 _LARGE = 128 * 1024
 _THREADS = 16
-# Requests that wait for registries have threads of their own, and many: they hardly compute. What
+# Requests that wait for registries have separate threads, and many: they hardly compute. What
 # they do compute is mostly ours: an image has up to a hundred signatures, a Pod many images.
 _IMAGE_THREADS = 256
 _IMAGE_THREAD_SECONDS = 0.25
-# Namespaces for which rules are compiled at the same time: whoever's policies take long to compile
-# holds up nobody else's.
+# Namespaces for which rules are compiled at the same time: policies that take long to compile
+# delay no other namespace.
 _COMPILE_THREADS = 16
-# Mutations that move an object to rules which nobody has compiled, one after the other.
+# Mutations, one after the other, that make rules match which are not compiled yet.
 _MOST_MOVES = 8
 # So many requests for each thread may wait, those that have one included.
 _WAITING_PER_THREAD = 4
@@ -57,13 +55,19 @@ _WAITING_PER_THREAD = 4
 RequestClass = tuple[GroupVersionKind, str, Operation]
 
 
-class LookupGuard(Protocol):
-    """Knows whether a rule wanted to make a lookup."""
+async def in_task() -> None:
+    """Suspend unless a task runs this already: timeouts need one (see `App.__call__`)."""
+    if asyncio.current_task() is None:
+        await asyncio.sleep(0)
 
-    def take_asked(self) -> bool: ...
+
+class LookupGuard(Protocol):
+    """Knows whether a rule tried to make a lookup on the thread of the event loop."""
+
+    was_used: bool
 
     def begin_request(self, request: Request, deadline: float) -> None:
-        """What is asked from now on, in this context, is asked for one request."""
+        """Lookups from now on, in this context, are made for one request."""
         ...
 
 
@@ -105,7 +109,7 @@ class _ThreadLane:
 
     async def _watch(self) -> None:
         # One task looks after all: hundreds may wait for a registry, and as many tasks that wake up
-        # at the same time would hold up everybody else.
+        # at the same time would delay all other requests.
         while self.watched:
             await asyncio.sleep(max(_LOOK_EVERY, self.computing_seconds))
             for work, answer in tuple(self.watched.items()):
@@ -130,7 +134,7 @@ class Evaluator:
         self._guard = guard
         # Without one, the engine still looks at the clock between rules.
         self._alarm = alarm
-        self._lookups = _ThreadLane("judge", threads, _QUICK_THREAD_SECONDS)
+        self._lookups = _ThreadLane("evaluate", threads, _QUICK_THREAD_SECONDS)
         self._images = _ThreadLane("images", _IMAGE_THREADS, _IMAGE_THREAD_SECONDS)
         self._compilers = ThreadPoolExecutor(_COMPILE_THREADS, thread_name_prefix="compile")
         # By namespace of the request.
@@ -152,38 +156,37 @@ class Evaluator:
     async def evaluate(
         self, engine: Engine, request: Request, deadline: float, *, size: int = 0
     ) -> Verdict:
-        """The verdict; DeadlineError where there is no time for it. `size`: bytes that came."""
-        verdict = self.evaluate_here(engine, request, deadline, size=size)
-        if verdict is None:
-            verdict = await self.evaluate_on_thread(engine, request, deadline)
-        return verdict
+        """The verdict; DeadlineError if there is no time for it. `size`: bytes of the review.
 
-    def evaluate_here(
-        self, engine: Engine, request: Request, deadline: float, *, size: int = 0
-    ) -> Verdict | None:
-        """The same on this thread; None where a rule has to wait for others, or to be compiled."""
-        if self._hands_over:
+        Evaluates on this thread, without suspending, unless a rule must be compiled first or makes
+        lookups.
+        """
+        if self._hands_over and (size > _LARGE or self._handed):
             self._refuse_slow(engine, request, size)
         needs = engine.find_known_needs(request)
-        # Most rules need nothing; to ask a flag for its parts costs more than one of them.
-        if needs is not Needs.NOTHING and (needs is None or needs & Needs.LOOKUPS):
-            return None
-        evaluate = self._evaluate_within if self._hands_over else self._evaluate_patiently
-        try:
-            verdict = evaluate(engine, request, deadline)
-        except NotCompiledError:
-            return None
-        return verdict if self._guard is None or not self._guard.take_asked() else None
+        # Most rules need nothing, and testing a flag costs more than one of them.
+        if needs is Needs.NOTHING or (needs is not None and not needs & Needs.LOOKUPS):
+            evaluate = self._evaluate_briefly if self._hands_over else self._evaluate_on_loop
+            guard = self._guard
+            try:
+                verdict = evaluate(engine, request, deadline)
+                if guard is None or not guard.was_used:
+                    return verdict
+            except NotCompiledError:
+                pass
+            if guard is not None:
+                guard.was_used = False
+        await in_task()
+        return await self._evaluate_off_loop(engine, request, deadline)
 
-    async def evaluate_on_thread(
+    async def _evaluate_off_loop(
         self, engine: Engine, request: Request, deadline: float
     ) -> Verdict:
-        """The same for rules that wait for answers from outside, or nobody has asked yet."""
+        """For rules that make lookups or are not compiled yet."""
         if engine.find_known_needs(request) is None:
             await self._prepare(engine, request, deadline)
-            verdict = self.evaluate_here(engine, request, deadline)
-            if verdict is not None:
-                return verdict
+            if engine.find_known_needs(request) is not None:
+                return await self.evaluate(engine, request, deadline)
         needs = engine.find_needs(request)
         for _ in range(_MOST_MOVES):
             try:
@@ -201,7 +204,7 @@ class Evaluator:
         raise TooSlowError("no time left to compile the policies")
 
     async def _prepare(self, engine: Engine, request: Request, deadline: float) -> None:
-        """Compile what the request asks first, not on the thread that answers everyone."""
+        """Compile the rules that may match the request, not on the thread of the event loop."""
         try:
             async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
                 await self._compile(engine, request)
@@ -213,7 +216,7 @@ class Evaluator:
             raise DeadlineError(told) from None
 
     async def _compile(self, engine: Engine, request: Request) -> None:
-        """On one thread for each namespace: one with slow policies must leave room for others."""
+        """On one thread for each namespace: one with slow policies must not delay others."""
         home = _find_home(request)
         while (before := self._compiling.get(home)) is not None:
             await asyncio.wait((before,))
@@ -226,7 +229,7 @@ class Evaluator:
         # It is of use to others even where this request gives up.
         await asyncio.shield(compiling)
 
-    def _evaluate_patiently(self, engine: Engine, request: Request, deadline: float) -> Verdict:
+    def _evaluate_on_loop(self, engine: Engine, request: Request, deadline: float) -> Verdict:
         key = (request.kind, request.subresource, request.operation)
         began = time.monotonic()
         is_slow = bool(self._slow) and self._slow.get(key, 0.0) > began
@@ -263,11 +266,11 @@ class Evaluator:
         _make_room(self._suspected)
         self._suspected[asked] = now
 
-    def _evaluate_within(self, engine: Engine, request: Request, deadline: float) -> Verdict:
+    def _evaluate_briefly(self, engine: Engine, request: Request, deadline: float) -> Verdict:
         """The verdict, where it costs little; SlowRequestError where it does not."""
         if self._alarm is None:
             return engine.evaluate(request, deadline=deadline, compiles=False)
-        token, other = is_brief.set(True), brief_seconds.set(QUICK_SECONDS)
+        token = brief_seconds.set(QUICK_SECONDS)
         self._alarm.set_cpu(QUICK_SECONDS)
         try:
             verdict = engine.evaluate(request, deadline=deadline, compiles=False)
@@ -276,8 +279,7 @@ class Evaluator:
             raise SlowRequestError(str(error)) from error
         finally:
             has_rung = self._alarm.clear_cpu()
-            is_brief.reset(token)
-            brief_seconds.reset(other)
+            brief_seconds.reset(token)
         if has_rung:
             # The rule that was interrupted is an error in this verdict.
             self._note_handed(_classify(request))
@@ -300,10 +302,8 @@ class Evaluator:
         if self._guard is not None:
             until = deadline - left * (_MARGIN + _SPREAD * next(self._turns) / _TURNS)
             context.run(self._guard.begin_request, request, until)
-        context.run(is_brief.set, self._hands_over)
         evaluate = partial(engine.evaluate, deadline=deadline, compiles=False)
         work = ThreadWork(lambda: context.run(evaluate, request))
-        context.run(interruption.set, work.interruption)
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(lane.pool, work.run)
         lane.began[ticket] = time.monotonic()
@@ -352,7 +352,7 @@ def _end(
     if done.cancelled():
         answer.cancel()
         return
-    # Looked at, so that nobody complains of an answer that came too late.
+    # Retrieved, so that asyncio does not log an answer that came too late.
     error = done.exception()
     if answer.done():
         return

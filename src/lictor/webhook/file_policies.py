@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from lictor.core.assembly import compile_documents, fail_policy
 from lictor.core.errors import CompileError, LoadError
 from lictor.core.evaluations import EVALUATIONS, QUARANTINED, identify
 from lictor.core.facts.resource_names import ResourceNames, builtin_names
-from lictor.core.families.registry import Role, registry
+from lictor.core.families.family import Role
+from lictor.core.families.registry import registry
 from lictor.core.files import is_object_file, list_files, read_bytes
 from lictor.core.garbage import keeping_garbage
 from lictor.core.load.policies import Loaded, Sourced, join_loaded, load_documents, refuse_errors
@@ -34,6 +33,7 @@ from lictor.kubernetes.resource import find_resource
 from lictor.kubernetes.stored_policy import StoredPolicy
 from lictor.lookups.lookups import begin_request, count_seconds
 from lictor.lookups.registry_access import read_registry_settings
+from lictor.policies.compile_ledger import guard_programs
 from lictor.webhook.guarded_lookups import GuardedLookups
 
 _RESOLVE_SECONDS = 10.0
@@ -41,7 +41,7 @@ _LOOK_SECONDS = 0.25
 
 
 class FileLookups(NoLookups):
-    """There is no cluster to ask, but registries are."""
+    """Registries, without a cluster."""
 
     def __init__(self, flags: Flags | None = None) -> None:
         settings = read_registry_settings(flags or Flags())
@@ -81,14 +81,12 @@ class FilePolicies:
 
     def programs(self, policy: StoredPolicy) -> tuple[Program, ...]:
         """The policy compiled with all exceptions."""
-        identity = identify(f"{policy.resource.kind}/{policy.key}")
-        if policy.record is not None and EVALUATIONS.holds(identity):
+        identity = f"{policy.resource.kind}/{policy.key}"
+        if policy.record is not None and EVALUATIONS.holds(identify(identity)):
             return self._fail(policy.record)
         made = self._programs.get(id(policy))
         if made is None:
-            compiled = self._compile(policy)
-            made = tuple(replace(program, identity=identity) for program in compiled)
-            self._programs[id(policy)] = made
+            made = self._programs[id(policy)] = guard_programs(self._compile(policy), identity)
         return made
 
     can_lag = False
@@ -102,7 +100,7 @@ class FilePolicies:
 
     @property
     def revision(self) -> int:
-        """Files are read once: only a quarantine changes what is asked."""
+        """Files are read once: only a quarantine changes the programs."""
         return EVALUATIONS.count
 
     async def catch_up(self) -> bool:

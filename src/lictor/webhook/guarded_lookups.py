@@ -22,8 +22,8 @@ from lictor.core.raw import Json, JsonObject
 class GuardedLookups:
     """Passes questions on from any thread but that of the event loop.
 
-    There a question would stop everything else. It is noted and refused, and whoever evaluates asks
-    the rules again on a thread of its own (see `evaluator`).
+    There a lookup would block all requests. It is noted and rejected, and the evaluator runs
+    the rules again on another thread (see `evaluator`).
     """
 
     def __init__(
@@ -36,17 +36,13 @@ class GuardedLookups:
         self.begin_request = begin_request
         self._find_namespace = find_namespace
         self._thread = threading.get_ident()
-        self._asked = False
-
-    def take_asked(self) -> bool:
-        """Was anything asked on the loop's thread since the last call?"""
-        asked, self._asked = self._asked, False
-        return asked
+        # Was a lookup tried on the loop's thread? The evaluator resets it.
+        self.was_used = False
 
     def _let_pass(self) -> Lookups:
         if threading.get_ident() == self._thread:
-            self._asked = True
-            raise OtherThreadError("asked on the thread that answers requests")
+            self.was_used = True
+            raise OtherThreadError("lookup on the thread of the event loop")
         return self._inner
 
     def config_map(self, namespace: str, name: str) -> JsonObject:
@@ -55,8 +51,8 @@ class GuardedLookups:
     def call_api(self, call: ApiCall) -> Json:
         return self._let_pass().call_api(call)
 
-    def global_reference(self, name: str, namespace: str) -> Json:
-        return self._let_pass().global_reference(name, namespace)
+    def global_reference(self, name: str) -> Json:
+        return self._let_pass().global_reference(name)
 
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
         return self._let_pass().image_data(reference, access)

@@ -9,7 +9,6 @@ from types import FrameType
 from typing import NoReturn
 
 from lictor.core.errors import DeadlineError, SlowRequestError, TooSlowError
-from lictor.core.lang.cel.native import Interruption, interruption
 from lictor.core.model.result import Verdict
 
 _AGAIN_SECONDS = 0.01
@@ -19,8 +18,7 @@ class SignalAlarm:
     """By signals. Interrupts Python code; native code only once it comes back."""
 
     def __init__(self) -> None:
-        # Of the main thread, where signals arrive.
-        self._interruption = interruption.get()
+        self._has_rung = False
         self._began_cpu = self._allowed_cpu = 0.0
         signal.signal(signal.SIGALRM, self._ring)
         signal.signal(signal.SIGPROF, self._ring_cpu)
@@ -32,7 +30,7 @@ class SignalAlarm:
     def set_cpu(self, seconds: float) -> None:
         """Ring after this thread has computed for so long: waiting does not count.
 
-        It goes on ringing, as whoever was interrupted may have taken no notice.
+        It rings again and again, as the interrupted code may have suppressed the error.
         """
         self._began_cpu, self._allowed_cpu = time.thread_time(), seconds
         signal.setitimer(signal.ITIMER_PROF, seconds, _AGAIN_SECONDS)
@@ -40,33 +38,30 @@ class SignalAlarm:
     def clear(self) -> None:
         """Do not ring."""
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        self._interruption.error = None
 
     def clear_cpu(self) -> bool:
         """Do not ring for what is computed; has it rung already?"""
         signal.setitimer(signal.ITIMER_PROF, 0.0)
-        has_rung = self._interruption.error is not None
-        self._interruption.error = None
+        has_rung, self._has_rung = self._has_rung, False
         return has_rung
 
     def _ring(self, _number: int, _frame: FrameType | None) -> NoReturn:
-        error = self._interruption.error = TooSlowError("the rule took too long")
-        raise error
+        raise TooSlowError("the rule took too long")
 
     def _ring_cpu(self, _number: int, _frame: FrameType | None) -> None:
         # The timer counts what other threads compute, too: hundreds of them may verify images.
         if time.thread_time() - self._began_cpu < self._allowed_cpu:
             return
-        error = self._interruption.error = SlowRequestError("the rules took too long")
-        raise error
+        self._has_rung = True
+        raise SlowRequestError("the rules took too long")
 
 
-# Of the time that it had: whoever waits computes for less, even where many share a core.
+# Of the time that it had: a rule that waits computes for less, even if many share a core.
 _BUSY_SHARE = 0.05
 
 
 class ThreadWork:
-    """Runs once, on whatever thread takes it."""
+    """Runs once, on the thread that takes it."""
 
     def __init__(self, evaluate: Callable[[], Verdict]) -> None:
         self._evaluate = evaluate
@@ -74,11 +69,9 @@ class ThreadWork:
         self._lock = threading.Lock()
         self._thread = 0
         self._began = self._began_cpu = 0.0
-        # For the context in which it runs.
-        self.interruption = Interruption()
 
     def run(self) -> Verdict:
-        """Judge, on this thread."""
+        """Evaluate, on this thread."""
         self._began, self._began_cpu = time.monotonic(), time.thread_time()
         self._thread = threading.get_ident()
         try:
@@ -97,14 +90,13 @@ class ThreadWork:
             return time.clock_gettime(clock) - self._began_cpu
 
     def interrupt(self) -> DeadlineError:
-        """End it, as soon as it comes back from what it waits for; the error that tells why."""
+        """End it as soon as it stops waiting; returns the error with the reason."""
         with self._lock:
             if not self._thread:
                 return DeadlineError("no answer from outside in time")
             clock = time.pthread_getcpuclockid(self._thread)
             computed = time.clock_gettime(clock) - self._began_cpu
             is_busy = computed > (time.monotonic() - self._began) * _BUSY_SHARE
-            self.interruption.error = SlowRequestError("the rules took too long")
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self._thread), ctypes.py_object(SlowRequestError)
             )

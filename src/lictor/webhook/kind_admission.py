@@ -12,7 +12,7 @@ from lictor.webhook.review_result import ReviewResult
 
 
 def review_kinds(document: JsonObject, names: ResourceNames) -> ReviewResult:
-    """Warnings for kinds that nobody serves: their definition may come later."""
+    """Warnings for kinds that are not served: their definition may come later."""
     missing = dict.fromkeys(
         kind
         for kind in _list_matched_kinds(document)

@@ -16,7 +16,7 @@ from lictor.webhook.slots import ProcessSlot
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from prometheus_client.core import Metric
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 _CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -31,12 +31,12 @@ class MetricsPage:
         settings: Callable[[], MetricsSettings] = MetricsSettings,
         rules: Callable[[], Iterable[Labels]] = tuple,
     ) -> None:
-        """`rules`: the labels of all rules that this process knows, asked on its event loop."""
+        """`rules`: the labels of all rules that this process knows, called on its event loop."""
         self._slots = tuple(slots)
         self._settings = settings
         self._list_rules = rules
         self._rules: tuple[Labels, ...] = ()
-        # One page at a time, however many ask.
+        # One page at a time, for any number of clients.
         self._turn = asyncio.Lock()
 
     async def __call__(self, call: HttpRequest) -> HttpResponse:
@@ -60,6 +60,8 @@ class MetricsPage:
 
     def collect(self) -> "Iterator[Metric]":
         """The metrics of all processes."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         counters = Counters()
         for slot in self._slots:
             tables = read_tables(slot.read())
@@ -76,13 +78,13 @@ class MetricsPage:
             # Also where rules of several policies are shown as one.
             shown.gauges[RULE_INFO] = dict.fromkeys(shown.gauges[RULE_INFO], 1.0)
         yield _build_info()
-        yield from _list_counters(shown.counters, settings)
-        yield from _list_gauges(shown.gauges, settings)
+        yield from _list_values(CounterMetricFamily, shown.counters, settings)
+        yield from _list_values(GaugeMetricFamily, shown.gauges, settings)
         yield from _list_histograms(shown.histograms, settings)
 
 
 def _add_libraries(registry: "CollectorRegistry") -> None:
-    """What other rooms count with prometheus-client's own multi-process mode."""
+    """What other packages count with prometheus-client's multi-process mode."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder and os.path.isdir(folder):
         from prometheus_client.multiprocess import MultiProcessCollector
@@ -98,27 +100,13 @@ def _build_info() -> "Metric":
     return family
 
 
-def _list_counters(
-    counters: dict[str, dict[Labels, float]], settings: MetricsSettings
+def _list_values(
+    make: "type[CounterMetricFamily | GaugeMetricFamily]",
+    values: dict[str, dict[Labels, float]],
+    settings: MetricsSettings,
 ) -> "Iterator[Metric]":
-    from prometheus_client.core import CounterMetricFamily
-
-    for name, table in counters.items():
-        family = CounterMetricFamily(
-            name, _describe(name), labels=_labels_of(name, table, settings)
-        )
-        for labels, value in table.items():
-            family.add_metric(labels, value)
-        yield family
-
-
-def _list_gauges(
-    gauges: dict[str, dict[Labels, float]], settings: MetricsSettings
-) -> "Iterator[Metric]":
-    from prometheus_client.core import GaugeMetricFamily
-
-    for name, table in gauges.items():
-        family = GaugeMetricFamily(name, _describe(name), labels=_labels_of(name, table, settings))
+    for name, table in values.items():
+        family = make(name, _describe(name), labels=_labels_of(name, table, settings))
         for labels, value in table.items():
             family.add_metric(labels, value)
         yield family

@@ -1,6 +1,6 @@
-"""What of the metrics is shown, as the ConfigMap `<prefix>-metrics` says under Kyverno's keys.
+"""What of the metrics is shown, by the ConfigMap `<prefix>-metrics` under Kyverno's keys.
 
-Processes count everything; what nobody wants to see is left out or added up when the page is made.
+Processes count everything; what is switched off is left out or added up when the page is rendered.
 """
 
 from collections.abc import Iterator, Mapping
@@ -80,7 +80,7 @@ class MetricsSettings(msgspec.Struct, frozen=True):
 
 
 def read_metrics_settings(config_map: JsonObject | None) -> MetricsSettings:
-    """The settings; what cannot be read is told in `problems` and leaves the default."""
+    """The settings; what cannot be read is listed in `problems` and leaves the default."""
     data = (config_map or {}).get("data")
     texts = data if isinstance(data, dict) else {}
     problems: list[str] = []
@@ -121,7 +121,7 @@ def _read_exposure(said: JsonObject) -> Exposure:
 
 
 def _read_buckets(texts: JsonObject, problems: list[str]) -> frozenset[float]:
-    """Those that are counted here; others cannot be told apart afterwards."""
+    """Those that are counted here; others cannot be separated afterwards."""
     said = str(texts.get("bucketBoundaries") or "")
     if not said.strip():
         return frozenset(BUCKETS)

@@ -1,4 +1,4 @@
-"""How a server was told to run."""
+"""The options of a server."""
 
 import socket
 from pathlib import Path
@@ -25,7 +25,7 @@ class ServeOptions(msgspec.Struct, frozen=True):
     policies: tuple[Path, ...] = ()
     certificate: Path | None = None
     key: Path | None = None
-    # Whose certificates clients must show; empty: anyone may ask.
+    # Whose certificates clients must show; empty: all clients are accepted.
     client_authorities: str = ""
     max_body: int = MAX_REVIEW
     max_in_flight: int = MAX_IN_FLIGHT

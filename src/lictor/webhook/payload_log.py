@@ -34,7 +34,7 @@ class PayloadLog:
 
 
 def build_payload_log(*, payload: bool, patches: bool) -> PayloadLog | None:
-    """None where nobody asked for it."""
+    """None if it is switched off."""
     return PayloadLog(payload=payload, patches=patches) if payload or patches else None
 
 

@@ -1,4 +1,4 @@
-"""May our service accounts do what a policy asks for? Checked when the policy is stored."""
+"""May lictor's service accounts do what a policy needs? Checked when the policy is stored."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -7,7 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.core.facts.resource_names import ResourceNames, ResourceType
-from lictor.core.families.registry import Role, registry
+from lictor.core.families.family import Role
+from lictor.core.families.registry import registry
 from lictor.core.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.core.lang.wildcard import has_wildcard
 from lictor.core.model.finding import write_path
@@ -20,7 +21,7 @@ from lictor.webhook.review_result import ACCEPTED, ReviewResult
 _GROUP = "rbac.authorization.k8s.io"
 _ROLES = {"Role": "roles", "ClusterRole": "clusterroles"}
 _BINDINGS = ("RoleBinding", "ClusterRoleBinding")
-# More rights than that are not asked for one by one.
+# More rights than that are not checked one by one.
 _MOST_ASKED = 64
 _MOST_TOLD = 5
 _BACKGROUND_ROLE_LABEL = (
@@ -125,7 +126,7 @@ _LABEL = 'rbac.kyverno.io/aggregate-to-{}-controller: "true"'
 
 
 class ControllerAccounts(msgspec.Struct, frozen=True):
-    """Who does the work; where a name is empty, its permissions are not asked about."""
+    """Who does the work; where a name is empty, its permissions are not checked."""
 
     background: str = ""
     reports: str = ""
@@ -238,7 +239,7 @@ def _need_for_targets(targets: Field, account: str) -> Iterator[RequiredPermissi
 def _need_for_reports(match: Field, account: str) -> Iterator[RequiredPermission]:
     path = write_path(match.path)
     for kind in list_kinds(match):
-        # A subresource is never scanned, and all kinds at once nobody can ask about.
+        # A subresource is never scanned, and all kinds at once cannot be checked.
         if not has_wildcard(kind) and not parse_kind_selector(kind).subresource:
             yield RequiredPermission(
                 account, _SCANNING, kind, path, controller="reports", is_vital=False

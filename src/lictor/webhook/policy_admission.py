@@ -1,9 +1,10 @@
-"""May this policy, or what belongs to policies, be stored, or changed? What its author is told."""
+"""May this policy, or what belongs to policies, be stored, or changed?"""
 
 from collections.abc import Iterable, Iterator
 
 from lictor.core.facts.resource_names import ResourceNames, builtin_names
-from lictor.core.families.registry import PolicyKind, registry, resolve
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.registry import registry
 from lictor.core.load.fields import check_fields
 from lictor.core.model.finding import Finding
 from lictor.core.raw import Json, JsonObject
@@ -13,7 +14,7 @@ from lictor.lint.documents_by_kind import LintContext, lint_document
 from lictor.webhook.kind_admission import review_kinds, review_targets
 from lictor.webhook.review_result import ACCEPTED, ReviewResult, build_review_result
 
-# What may change without leaving made objects behind; all else says which objects these are.
+# What may change without leaving made objects behind; all else selects these objects.
 _MUTABLE = frozenset(
     ["synchronize", "data", "foreach", "orphanDownstreamOnPolicyDelete", "generateExisting"]
 )
@@ -42,7 +43,7 @@ def review_change(document: JsonObject, old: JsonObject) -> ReviewResult:
 
 
 def is_untouched(document: JsonObject, old: JsonObject) -> bool:
-    """Does the update leave alone what the policy says, or is it on its way out?"""
+    """Is the content of the policy unchanged, or the policy being deleted?"""
     metadata, before = document.get("metadata"), old.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(before, dict):
         return False
@@ -87,13 +88,12 @@ def review_policy(
     """A policy, cleanup policy, exception or global context entry, from its text alone.
 
     `old` is what it replaces. `names` are the resources of the cluster; without them, kinds that
-    are not Kubernetes' own are not asked about. `allow_http`: may policies of one namespace call
+    are not Kubernetes' own are not checked. `allow_http`: may policies of one namespace call
     services?
     """
     faults = (*_check_form(document), *_lint(document, names or builtin_names()))
     result = build_review_result(fault for fault in faults if not _is_filled_in(fault, document))
-    if not allow_http:
-        result += _review_http(document)
+    result += _review_reach(document, allow_http=allow_http)
     if names is not None:
         result += review_kinds(document, names)
         result += review_targets(document, names)
@@ -107,13 +107,13 @@ def review_policy(
 
 def _review_own_change(document: JsonObject, old: JsonObject) -> ReviewResult:
     kind = _find_kind(document)
-    if kind is None or not kind.review_change:
+    if kind is None:
         return ACCEPTED
-    return build_review_result(resolve(kind.review_change)(document, old))
+    return build_review_result(kind.family.review_change(document, old))
 
 
 def _is_filled_in(fault: Finding, document: JsonObject) -> bool:
-    """Is it about a field that nobody wrote? The API server fills in this one."""
+    """Is it about a field that the API server fills in, not the author?"""
     if fault.check != "deprecated" or tuple(fault.path) != ("spec", "validationFailureAction"):
         return False
     return bool(document["spec"]["validationFailureAction"] == "Audit")
@@ -137,8 +137,8 @@ def _check_form(document: JsonObject) -> Iterator[Finding]:
             yield flag("unknown-kind", ("kind",), message)
         return
     version = str(document.get("apiVersion")).rpartition("/")[2]
-    absent = kind.find_absent(version)
-    for fault in check_fields(document, kind.load_record(), absent=absent):
+    absent = kind.family.find_absent_fields(kind, version)
+    for fault in check_fields(document, kind.family.get_record(kind), absent=absent):
         yield as_lint_finding(fault)
 
 
@@ -151,23 +151,42 @@ def _lint(document: JsonObject, names: ResourceNames) -> Iterable[Finding]:
     return lint_document(kind, document, LintContext(lambda: names))
 
 
-def _review_http(document: JsonObject) -> ReviewResult:
-    """A policy of one namespace must not reach services that its author cannot reach."""
-    from lictor.core.lang.cel.rewriting import read_tokens
+def _review_reach(document: JsonObject, *, allow_http: bool) -> ReviewResult:
+    """A policy of one namespace must not reach data and services that its author cannot reach."""
+    kind = _find_kind(document)
+    if kind is None or not (kind.is_listed and kind.namespaced):
+        return ACCEPTED
+    if kind.has_named_rules:
+        if not _holds_field(document.get("spec"), "globalReference"):
+            return ACCEPTED
+        return ReviewResult(("globalReference is not allowed in namespaced policies",))
+    faults = []
+    if not allow_http and _uses_library(document, "http"):
+        faults.append(
+            "spec: http.* is not allowed in namespaced policies; set "
+            "--allowHTTPInNamespacedPolicies to enable"
+        )
+    if _uses_library(document, "globalContext"):
+        faults.append("spec: globalContext.* is not allowed in namespaced policies")
+    return ReviewResult(tuple(faults))
+
+
+def _holds_field(part: Json, name: str) -> bool:
+    if isinstance(part, dict):
+        return name in part or any(_holds_field(value, name) for value in part.values())
+    return isinstance(part, list) and any(_holds_field(item, name) for item in part)
+
+
+def _uses_library(document: JsonObject, name: str) -> bool:
+    """Whether an expression of the policy calls a library by its name."""
+    from lictor.core.lang.cel.lexer import read_tokens
     from lictor.lint.cel_policies import list_cel_texts
     from lictor.lint.field import Field
 
-    kind = _find_kind(document)
-    if kind is None or kind.has_named_rules or not (kind.is_listed and kind.namespaced):
-        return ReviewResult()
     for text in list_cel_texts(Field(document)["spec"]):
-        tokens = read_tokens(text) if "http" in text else []
+        tokens = read_tokens(text) if name in text else []
         for before, token in zip((None, *tokens), tokens, strict=False):
             is_field = before is not None and before.text == "."
-            if token.kind == "name" and token.text == "http" and not is_field:
-                told = (
-                    "spec: http.* is not allowed in namespaced policies; set "
-                    "--allowHTTPInNamespacedPolicies to enable"
-                )
-                return ReviewResult((told,))
-    return ReviewResult()
+            if token.kind == "name" and token.text == name and not is_field:
+                return True
+    return False

@@ -14,18 +14,14 @@ from msgspec.structs import replace
 
 from lictor.core.engine import Engine
 from lictor.core.facts.resource_names import ResourceNames
-from lictor.core.families.registry import resolve
 from lictor.core.garbage import keeping_garbage
-from lictor.core.model.program import Check, CompiledRule, DeferredCheck, Needs, Phase, Program
+from lictor.core.model.program import CompiledRule, Needs, Phase, Program
 from lictor.core.model.result import Action, PolicyRef
 from lictor.core.report.admission_response import AnswerOptions, AnswerStyle
-from lictor.kubernetes.compile_turns import CompileTurns
 from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.stored_policy import StoredPolicy
 from lictor.policies.routes import find_policies, list_routes
-from lictor.webhook.counters import Counters
-from lictor.webhook.instrumented_rules import instrument_rules, note_times
-from lictor.webhook.metrics import RuleMetric
+from lictor.webhook.counters import Counters, RuleMetric, instrument_rules, note_times
 from lictor.webhook.tracing import trace_rules
 from lictor.webhook.webhook_routes import WebhookRoute, read_path
 
@@ -39,13 +35,11 @@ _LONGEST_REST = 4.0
 # where changes do not end.
 _QUIET = 2.0
 _LONGEST_UNREST = 10.0
-# Of the processor. What was asked of the sets of before is compiled before new ones are in force;
-# where that takes longer, the rest is compiled when it is asked: others wait for what has changed.
+# CPU seconds. What the previous sets had compiled is compiled before new ones are in force;
+# if that takes longer, the rest is compiled on demand: requests wait for what has changed.
 _PREPARING = 2.0
 # For how long a request waits for sets with new exceptions, and how often it looks.
 _RENEWAL_SECONDS, _RENEWAL_PAUSE = 1.0, 0.02
-# One thread builds sets while others compile what requests ask first.
-_TURNS = CompileTurns()
 
 
 class PolicyProvider(Protocol):
@@ -59,7 +53,7 @@ class PolicyProvider(Protocol):
 
     @property
     def revision(self) -> int:
-        """Another number when other programs are to be asked; not where only statuses changed."""
+        """Changes with the programs; not if only statuses changed."""
         ...
 
     def programs(self, policy: StoredPolicy) -> tuple[Program, ...]: ...
@@ -88,8 +82,11 @@ class PolicySet(msgspec.Struct, frozen=True):
     needs_roles: bool
     # Is a request refused that cannot be evaluated at all?
     fails_closed: bool
-    # Is the policy of this path not there, or not ready to be asked?
+    # Is the policy of this path missing, or not ready to be evaluated?
     is_missing: bool = False
+
+    # Do rules remain to be evaluated after the answer?
+    has_follow_up: bool = True
 
     @property
     def has_policies(self) -> bool:
@@ -100,7 +97,7 @@ class PolicySet(msgspec.Struct, frozen=True):
 class PolicySets:
     """The policy sets by path. After a change, those of before answer until the new ones are there.
 
-    Where nobody keeps them warm, they are built when a request asks for them.
+    Without `keep_warm`, they are built when a request needs them.
     """
 
     def __init__(self, store: PolicyProvider, counters: Counters, flags: Flags) -> None:
@@ -120,7 +117,7 @@ class PolicySets:
         store.listen(self._note_change)
 
     async def keep_warm(self) -> None:
-        """Build policy sets before requests ask for them; until cancelled."""
+        """Build policy sets before requests need them; until cancelled."""
         self._is_kept_warm = True
         since = time.monotonic()
         while True:
@@ -148,7 +145,7 @@ class PolicySets:
 
     async def _build_all(self) -> float:
         """Build the sets of all paths anew beside other work; the CPU seconds that it took."""
-        # A forger's paths stand for no policies: nothing is built for them before they ask.
+        # A forger's paths stand for no policies: nothing is built for them before a request.
         asked = [path for path, known in self.by_path.items() if known.has_policies]
         made, effort = await asyncio.to_thread(self._build_paths, asked, self.by_path)
         self.by_path = made
@@ -157,7 +154,7 @@ class PolicySets:
     def _build_paths(
         self, asked: Iterable[str], before: Mapping[str, PolicySet]
     ) -> tuple[dict[str, PolicySet], float]:
-        """The sets of the paths that were asked, and of those that the policies are served on."""
+        """The sets of the paths that were requested, and of those that policies are served on."""
         began = time.thread_time()
         with keeping_garbage():
             made = self._build_each(asked, before)
@@ -215,12 +212,15 @@ class PolicySets:
         answer_options = _build_answer_options(
             route, found, [part.blocking for part in parts], any_operation
         )
+        audit = _build_engine(part.audit for part in parts)
+        triggered = _build_engine(part.triggered for part in parts)
         return PolicySet(
             route,
             answer_options,
             blocking=_build_engine(part.blocking for part in parts),
-            audit=_build_engine(part.audit for part in parts),
-            triggered=_build_engine(part.triggered for part in parts),
+            audit=audit,
+            triggered=triggered,
+            has_follow_up=bool(audit.programs or triggered.programs),
             needs_roles=any(share.needs_roles for share in shares),
             fails_closed=_is_closed(route, found),
             is_missing=route.per_policy and not all(share.programs for share in shares or [_NONE]),
@@ -265,29 +265,11 @@ class PolicySets:
 
     def _instrument(self, program: Program, metric: RuleMetric) -> Program:
         timed = instrument_rules(program, metric)
-        return replace(timed, rules=tuple(self._finish(timed, rule) for rule in timed.rules))
-
-    def _finish(self, program: Program, rule: CompiledRule) -> CompiledRule:
-        """The rule as it is asked; what was put off is compiled by one thread at a time."""
-        if not isinstance(rule.check, DeferredCheck):
-            return self._trace(program, rule)
-        later = DeferredCheck(PolicySets._finish_later, self, program, rule, rule.check)
-        return replace(rule, check=later)
-
-    def _finish_later(self, program: Program, rule: CompiledRule, check: DeferredCheck) -> Check:
-        with _TURNS.take(program.policy.namespace):
-            compiled = check.resolve()
-        return self._trace(program, replace(rule, check=compiled)).check
-
-    def _trace(self, program: Program, rule: CompiledRule) -> CompiledRule:
-        if not self._flags.enable_tracing:
-            return rule
-        [traced] = trace_rules(replace(program, rules=(rule,))).rules
-        return traced
+        return trace_rules(timed) if self._flags.enable_tracing else timed
 
 
 def _prepare_like(new: PolicySet, before: PolicySet, until: float) -> None:
-    """What was asked before is compiled before it is asked again, as far as there is time."""
+    """Compile what was used before, as far as there is time."""
     is_over = lambda: time.thread_time() > until  # noqa: E731
     new.blocking.prepare_like(before.blocking, is_over)
     new.audit.prepare_like(before.audit, is_over)
@@ -318,11 +300,10 @@ _NONE = _PolicyRules((), ())
 
 
 def _limit(program: Program, policy: StoredPolicy) -> Program:
-    """The program as it is asked on a path that many policies share."""
-    if policy.record is None or not policy.kind.limit_program:
+    """The program as it is evaluated on a path that many policies share."""
+    if policy.record is None:
         return program
-    limited: Program = resolve(policy.kind.limit_program)(program, policy.record)
-    return limited
+    return policy.kind.family.limit_program(program, policy.record)
 
 
 def _needs_roles(part: _SplitRules) -> bool:
@@ -341,7 +322,7 @@ def _split(program: Program, route: WebhookRoute) -> _SplitRules:
         elif _is_asked(rule, route):
             (now if _changes_answer(rule, program, route) else later).append(rule)
     if program.first_only and now:
-        # The first rule that answers keeps the others quiet: they must be asked in one go.
+        # The first rule that answers keeps the others quiet: they must be evaluated together.
         now, later = [rule for rule in program.rules if rule in now or rule in later], []
     return _SplitRules(*(replace(program, rules=tuple(each)) for each in (now, later, triggered)))
 
@@ -368,7 +349,7 @@ def _changes_answer(rule: CompiledRule, program: Program, route: WebhookRoute) -
 
 
 def _changes_existing(rule: CompiledRule) -> bool:
-    """Does a rule change other objects than the one that is asked for?"""
+    """Does a rule change other objects than the one in the request?"""
     return rule.phase is Phase.MUTATE and rule.applies is not None
 
 

@@ -10,7 +10,8 @@ import msgspec
 
 from lictor.core.errors import LictorError
 from lictor.core.facts.resource_names import ResourceNames, builtin_names
-from lictor.core.families.registry import Role, registry
+from lictor.core.families.family import Role
+from lictor.core.families.registry import registry
 from lictor.core.lang.schedule import find_deletion_time
 from lictor.core.load.review import Review
 from lictor.core.model.request import Operation
@@ -19,13 +20,13 @@ from lictor.core.report.admission_response import ALLOWED, AdmissionAnswer
 from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.names import Names
 from lictor.kubernetes.rbac import AccessCheck
-from lictor.policies.compile_trial import (
+from lictor.policies.trial_jobs import compile_alone
+from lictor.policies.trials import (
     Job,
     Trials,
-    compile_alone,
     current_trials,
     find_namespace,
-    tell_failure,
+    format_failure,
 )
 from lictor.webhook.permission_admission import ControllerAccounts, review_permissions
 from lictor.webhook.policy_admission import is_untouched, review_policy
@@ -35,27 +36,27 @@ from lictor.webhook.webhook_routes import InternalWebhook
 log = logging.getLogger(__name__)
 
 _STAMP = "kyverno.io/last-request-time"
-# Asked about by requests: found once.
+# Needed by requests: found once.
 _CLEANUP_KINDS = frozenset(
     kind.key for kind in registry().with_role(Role.DELETION) if not kind.is_listed
 )
 
 
 class InternalWebhooks:
-    """Answers what is asked on the paths of `InternalWebhook`."""
+    """Answers requests on the paths of `InternalWebhook`."""
 
     def __init__(self, reviewer: "PolicyReviewer", names: Names) -> None:
         self._reviewer = reviewer
         self._names = names
 
     async def answer(self, webhook: InternalWebhook, review: Review) -> AdmissionAnswer:
-        """What the API server is told."""
+        """The answer to a review."""
         if webhook is InternalWebhook.HEARTBEAT:
             return self._stamp(review)
         return await self._review_safely(webhook.value, review)
 
     def is_cleanup(self, review: Review) -> bool:
-        """Kyverno's cleanup controller is asked about its policies on a path we use otherwise."""
+        """Is it a cleanup policy? Kyverno reviews these on a path with another use here."""
         kind = review.request.kind
         return (kind.group, kind.kind) in _CLEANUP_KINDS
 
@@ -99,7 +100,7 @@ class InternalWebhooks:
 
 
 class PolicyReview(msgspec.Struct, frozen=True):
-    """What must be known to say something about a policy."""
+    """What the review of a policy needs."""
 
     document: JsonObject
     old: JsonObject | None = None
@@ -114,9 +115,9 @@ async def review_within_limits(review: PolicyReview, trials: Trials) -> ReviewRe
         found = msgspec.msgpack.decode(outcome.result, type=ReviewResult)
         if found.allowed:
             job = Job(review.document, crds=review.crds)
-            trials.note_harmless(job, is_light=outcome.is_light)
+            trials.add_harmless(job, is_light=outcome.is_light)
         return found
-    result = ReviewResult((tell_failure(outcome),))
+    result = ReviewResult((format_failure(outcome),))
     if review.old is not None and is_untouched(review.document, review.old):
         # What is stored may always be labelled and deleted.
         return result.soften()
@@ -124,7 +125,7 @@ async def review_within_limits(review: PolicyReview, trials: Trials) -> ReviewRe
 
 
 def run_review(data: bytes) -> bytes:
-    """The other side: say what is wrong with a policy, and compile it to see how that goes."""
+    """The helper's side: review a policy, and compile it to see what that takes."""
     review = msgspec.msgpack.decode(data, type=PolicyReview)
     names = builtin_names().with_crds(review.crds)
     result = review_policy(review.document, review.old, names, allow_http=review.allow_http)
@@ -186,7 +187,7 @@ TTL_PATH = "/verifyttl"
 
 
 class PolicyReviewer:
-    """Answers for policies and what belongs to them, by the path that was asked."""
+    """Answers for policies and what belongs to them, by the path of the request."""
 
     def __init__(
         self,
@@ -211,7 +212,7 @@ class PolicyReviewer:
     async def review(
         self, path: str, document: JsonObject | None, old: JsonObject | None
     ) -> ReviewResult:
-        """What is said about an object that is created or changed; nothing about a deleted one."""
+        """The review of an object that is created or changed; a deleted one is accepted."""
         if document is None or path == "/policymutate":
             return ACCEPTED
         if path == TTL_PATH:

@@ -34,7 +34,7 @@ _MOST_WAITING = 64
 
 
 class AdmissionOutcome(msgspec.Struct, frozen=True):
-    """A request that has been answered, and everything that rules said of it."""
+    """A request that has been answered, and the results of all rules."""
 
     request: Request
     allowed: bool
@@ -46,7 +46,7 @@ class AdmissionOutcome(msgspec.Struct, frozen=True):
 
 
 class ResultSink(Protocol):
-    """Somebody who wants to know: events, reports, update requests."""
+    """Receives results: events, reports, update requests."""
 
     @property
     def wants_passes(self) -> bool:
@@ -72,7 +72,7 @@ class _Item(msgspec.Struct, frozen=True):
 
     @property
     def has_uncompiled_rules(self) -> bool:
-        """Would it have to wait until rules are compiled that nobody has asked before?"""
+        """Would it have to wait until rules are compiled?"""
         engines = (self.policy_set.audit, self.policy_set.triggered)
         request = self.outcome.request
         return self.outcome.allowed and any(
@@ -98,6 +98,7 @@ class PostAdmission:
         # Where failures are evaluated again, with exceptions that were created just before.
         self.policy_sets: PolicySets | None = None
         self._sinks = tuple(sinks)
+        self.has_sinks = bool(self._sinks)
         self._takes_triggers = any(sink.takes_triggers for sink in self._sinks)
         self._counters = counters
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(max(capacity, 1))
@@ -112,10 +113,12 @@ class PostAdmission:
         self._lost = 0
 
     def follow(self, policy_set: PolicySet, outcome: AdmissionOutcome, size: int = 0) -> None:
-        """Let what follows happen soon. Never waits: on a full queue the request is told lost.
+        """Queue what follows from an answer; if the queue is full, it is counted as lost.
 
-        `size`: bytes of the review. One review alone always has room.
+        `size`: bytes of the review. One review alone is always queued.
         """
+        if (outcome.request.admission or {}).get("dryRun") or policy_set.route.is_audit:
+            return
         is_followed = outcome.allowed and (
             policy_set.audit.programs or (policy_set.triggered.programs and self._takes_triggers)
         )
@@ -243,7 +246,7 @@ class PostAdmission:
     async def _evaluate(
         self, policy_set: PolicySet, outcome: AdmissionOutcome
     ) -> AdmissionOutcome | None:
-        """The outcome with what audits and triggers say; None where another process reports it."""
+        """The outcome with audits and triggers; None if another process reports it."""
         if not outcome.allowed:
             return outcome
         try:
@@ -257,7 +260,7 @@ class PostAdmission:
             return None
 
     async def _finish_elsewhere(self, policy_set: PolicySet, request: Request) -> None:
-        """Where this would keep others waiting: asked again, a process that has time tells all."""
+        """If it would delay other requests: the process for slow requests reports it."""
         try:
             await self._slow.ask(policy_set.route.path, request, time.monotonic() + _SECONDS)
         except SlowRequestError as error:

@@ -1,8 +1,8 @@
-"""Does a webhook process still answer? The parent asks, over TLS like a client, and never waits.
+"""Does a webhook process still answer? The parent connects over TLS like a client, and never waits.
 
-A process whose loop turns may still answer nobody. Its port is shared with others, so that nobody
-can choose whom to ask there: each process has a socket of its own, which leads to the same handler
-and whose answer also tells whether connections that wait at the port are taken.
+A process whose loop runs may still not answer. Its port is shared with others, so that a client
+cannot choose a process there: each process has its own socket, which leads to the same handler
+and whose answer also shows whether waiting connections of the port are accepted.
 """
 
 import contextlib
@@ -18,15 +18,15 @@ _ANSWER_SIZE = 4096
 
 
 class Probe:
-    """Asks at one socket, again and again; `step` does what can be done at once."""
+    """Probes one socket, again and again; `step` does what can be done at once."""
 
     def __init__(self, address: str) -> None:
         self._address = address
-        # Nobody else can open the socket: there is nothing to verify.
+        # Only these processes can open the socket: there is nothing to verify.
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._context.check_hostname = False
         self._context.verify_mode = ssl.CERT_NONE
-        # When it first asked, and when it was last answered rightly; 0: not yet.
+        # When it first connected, and when it last got a valid answer; 0: not yet.
         self._asking_since = 0.0
         self._answered = 0.0
         self.trouble = ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from lictor.core.families.registry import registry, resolve
+from lictor.core.families.registry import registry
 from lictor.core.model.request import Caller, Operation, Request
 from lictor.core.model.result import PolicyRef, Result, RuleType, Status
 from lictor.core.raw import JsonObject
@@ -24,7 +24,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class AdmissionUpdates:
-    """Asks for work in the background; what that itself does sets off nothing."""
+    """Requests work in the background; what that does triggers nothing."""
 
     takes_triggers = True
     wants_passes = False
@@ -52,7 +52,7 @@ class AdmissionUpdates:
             results = [result for result in results if self._is_chained(result)]
         for update in list_updates(request, results):
             if not self._requests.offer(update):
-                log.error("no room for an update request", extra={"policy": update.policy})
+                log.error("update request dropped", extra={"policy": update.policy})
 
     def _is_chained(self, result: Result) -> bool:
         """Does the background's own work set this rule off?"""
@@ -67,17 +67,17 @@ def find_chained(policies: Iterable[StoredPolicy]) -> frozenset[tuple[str, str]]
     return frozenset(
         (policy.key, name)
         for policy in policies
-        if policy.record is not None and policy.kind.list_chained_rules
-        for name in resolve(policy.kind.list_chained_rules)(policy.record)
+        if policy.record is not None
+        for name in policy.kind.family.list_chained_rules(policy.record)
     )
 
 
 def list_updates(request: Request, results: Iterable[Result]) -> list[Update]:
-    """The work that rules ask for, one update for each policy and kind of work."""
+    """The work that rules request, one update for each policy and kind of work."""
     chosen: dict[tuple[UpdateType, str], list[str]] = {}
     for result in results:
         if result.status in (Status.PASS, Status.ERROR):
-            # An error may well be none a moment later: the background tries again, and tells.
+            # An error may well be none a moment later: the background retries and reports.
             key = (_type_of(result), result.policy.key)
             rules = chosen.setdefault(key, [])
             if result.rule not in rules:
@@ -114,16 +114,16 @@ def _describe_caller(caller: Caller | None) -> JsonObject | None:
 
 
 def _slim(request: Request) -> JsonObject | None:
-    """The AdmissionRequest without what the background reads from the cluster by itself."""
+    """The AdmissionRequest without what the background reads from the cluster."""
     admission = request.admission
     if admission is None:
         return None
     kept = dict(admission)
     if request.operation is not Operation.DELETE and not request.subresource:
-        # It may be a Secret, and need not lie there in clear a second time.
+        # It may be a Secret, and must not be stored in clear a second time.
         kept["object"] = None
     if request.kind.kind == "Secret":
-        # What goes away or was there before cannot be read again; what it held is nobody's affair.
+        # What goes away or was there before cannot be read again; its content is not needed.
         kept.update((name, _hide(kept[name])) for name in ("object", "oldObject") if kept.get(name))
     return kept
 
@@ -141,7 +141,7 @@ def _hide(secret: JsonObject) -> JsonObject:
 
 
 class AdmissionEvents:
-    """Tells what happened to requests; what went well only where the settings say so."""
+    """Events about requests; about passes only if the settings enable them."""
 
     takes_triggers = False
 
@@ -175,7 +175,7 @@ class AdmissionEvents:
             blocked=not outcome.allowed,
             with_success=self.wants_passes,
             find_uid=find_uid,
-            is_told_elsewhere=self._is_told_by_scan(outcome),
+            is_reported_elsewhere=self._is_told_by_scan(outcome),
         )
         self._events.emit(*build_events(verdict, options))
 
@@ -194,7 +194,7 @@ _CHECKS = (RuleType.VALIDATION, RuleType.IMAGE_VERIFY)
 
 
 class AdmissionReports:
-    """Tells what a scan cannot: policies that are asked at admission only, and mutations."""
+    """Reports what a scan cannot: policies that are evaluated at admission only, and mutations."""
 
     takes_triggers = False
     wants_passes = True
@@ -221,7 +221,7 @@ class AdmissionReports:
             return
         subject = ReportSubject.of(request.resource)
         if not subject.name:
-            return  # named by the API server later: nobody could find it by what we know
+            return  # named by the API server later: it cannot be found by what is known now
         resource = (request.admission or {}).get("resource") or {}
         adding = self._reports.add(subject, str(resource.get("resource") or ""), entries)
         task = asyncio.get_running_loop().create_task(adding)

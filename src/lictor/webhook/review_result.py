@@ -1,6 +1,6 @@
-"""What is said about an object that someone wants to store: errors refuse it, warnings do not.
+"""The review of an object that is to be stored: errors reject it, warnings do not.
 
-Where scripts look for Kyverno's very words, findings are told in these.
+If scripts look for Kyverno's exact words, findings use these.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ import msgspec
 
 from lictor.core.model.finding import Finding, Severity, write_path
 
-# What Kyverno says of a finding instead of our words, by its code.
+# Kyverno's message for a finding, instead of lictor's, by its code.
 _Wording: TypeAlias = Callable[[Finding], str]
 
 
@@ -79,7 +79,7 @@ def _find_variable(finding: Finding) -> str:
     return text[begin : end + 2] if begin >= 0 and end >= 0 else ""
 
 
-# What Kyverno says is added to our own words where these say more: by check and code.
+# Kyverno's message is added to lictor's if the latter is longer: by check and code.
 _ADDITIONS: dict[tuple[str, str], _Wording] = {
     ("background", "caller-unknown"): lambda finding: (
         f"invalid variable used at path: {finding.field.replace('.', '/')}"
@@ -92,7 +92,7 @@ _ADDITIONS: dict[tuple[str, str], _Wording] = {
 
 
 def describe_finding(finding: Finding) -> str:
-    """Path and reason of a finding, what was probably meant, and what Kyverno would say."""
+    """Path and reason of a finding, what was probably meant, and Kyverno's message."""
     wording = _WORDINGS.get(finding.code)
     if wording is not None:
         return wording(finding)

@@ -14,7 +14,7 @@ import msgspec
 from lictor.core.errors import UsageError
 from lictor.http.listener import open_port
 from lictor.http.serving_certificate import LiveCertificate, make_temporary
-from lictor.policies.compile_trial import rehearse_compiling, serve_trials, start_trials
+from lictor.policies.trial_jobs import preload_compiler, serve_trials, start_trials
 from lictor.webhook.capacity import ProcessMemory, count_cores, divide_memory, find_memory
 from lictor.webhook.file_policies import FileLookups, FilePolicies
 from lictor.webhook.metrics_page import FOLDER_VARIABLE
@@ -78,7 +78,7 @@ def run_alone(
 
 
 def run_service(options: ServeOptions, control: Callable[[], None] | None = None) -> int:
-    """Serve until SIGTERM; the exit code. `control` runs the loops in a process of its own."""
+    """Serve until SIGTERM; the exit code. `control` runs the loops in a separate process."""
     check_tracing(options.flags)
     workers = options.workers or count_cores()
     with _metrics_folder() as folder:
@@ -169,7 +169,7 @@ def _hold(control: Callable[[], None], share: int, trials: str) -> Callable[[], 
 
 
 def _prepare_slow(inherited: Inherited, address: str) -> Inherited:
-    """For the process that evaluates slow requests: nobody can come in from outside."""
+    """For the process that evaluates slow requests: not reachable from outside."""
     listener = open_unix_socket(address, _BACKLOG)
     return msgspec.structs.replace(
         inherited, listener=listener, metrics=None, slow_address="", is_for_slow=True
@@ -230,7 +230,7 @@ def _find_certificate(options: ServeOptions) -> tuple[bytes, bytes, bool]:
 
 
 def _make_certificate() -> tuple[bytes, bytes]:
-    """In a process of its own: what makes certificates takes memory that nobody else needs."""
+    """In a separate process: the libraries take memory that is not needed afterwards."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -260,14 +260,14 @@ def _preload(options: ServeOptions) -> None:
     if not options.policies:
         # The first policy in CEL takes a hundred times longer than the next: no request is to wait
         # for that, in any process that takes the place of another.
-        rehearse_compiling()
+        preload_compiler()
 
 
 @contextlib.contextmanager
 def _metrics_folder() -> Iterator[str]:
     """Where prometheus-client keeps what several processes count. Must be set before its import.
 
-    Nobody else may open it: the sockets of the processes are there, too.
+    Other users must not open it: the sockets of the processes are there, too.
     """
     folder = tempfile.mkdtemp(prefix="lictor-metrics-")
     os.environ[FOLDER_VARIABLE] = folder

@@ -13,12 +13,12 @@ _HEAD = struct.Struct("<dQQ")
 _STATE = struct.Struct("<??")
 _DATA = _HEAD.size + 8
 _MOST_TRACE = 256 * 1024
-# Pages that nobody writes to cost nothing.
+# Pages that are never written cost nothing.
 _SIZE = 16 * 1024 * 1024
 
 
 class SharedFlag:
-    """Something that one process says to all others. Made before processes are forked."""
+    """A flag from one process to all others. Created before processes are forked."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 1)
@@ -35,7 +35,7 @@ class ProcessSlot:
     """The place of one process. Made before processes are forked; one writes, all read."""
 
     def __init__(self, size: int = _SIZE, probe_socket: socket.socket | None = None) -> None:
-        # Where the parent can ask this process, and no other.
+        # Where the parent can reach this process, and no other.
         self.probe_socket = probe_socket
         # Where faulthandler writes if the process crashes.
         self.trace, name = mkstemp()
@@ -45,7 +45,7 @@ class ProcessSlot:
         self._room = size - _DATA
 
     def beat(self) -> None:
-        """Say that this process is alive."""
+        """Note that this process is alive."""
         struct.pack_into("<d", self._memory, 0, time.monotonic())
 
     @property
@@ -55,7 +55,7 @@ class ProcessSlot:
         return moment
 
     def tell(self, *, is_ready: bool, has_grown: bool) -> None:
-        """Say whether requests can be evaluated here, and whether too much memory is in use."""
+        """Note whether requests can be evaluated here, and whether too much memory is in use."""
         _STATE.pack_into(self._memory, _HEAD.size, is_ready, has_grown)
 
     @property
@@ -67,11 +67,11 @@ class ProcessSlot:
         return bool(_STATE.unpack_from(self._memory, _HEAD.size)[1])
 
     def write(self, data: bytes) -> bool:
-        """Lay something down for the others; False where it has no room."""
+        """Store data for other processes; False if it is too large."""
         if len(data) > self._room:
             return False
         beat, turn, _ = _HEAD.unpack_from(self._memory)
-        # An odd turn says that the content is not whole.
+        # An odd turn means that the content is being written.
         _HEAD.pack_into(self._memory, 0, beat, turn | 1, 0)
         self._memory[_DATA : _DATA + len(data)] = data
         _HEAD.pack_into(self._memory, 0, beat, (turn | 1) + 1, len(data))

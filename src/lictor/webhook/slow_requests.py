@@ -1,4 +1,4 @@
-"""Requests that take long to evaluate go to a process of their own: nobody else waits for them."""
+"""Requests that take long to evaluate go to a separate process: others do not wait for them."""
 
 import asyncio
 import time
@@ -16,9 +16,9 @@ from lictor.core.raw import JsonObject
 from lictor.core.report.admission_response import API_VERSION, AdmissionAnswer
 from lictor.webhook.tracing import render_parent
 
-# That process evaluates one after the other: whoever comes later would wait in vain.
+# That process evaluates one after the other: later requests would wait in vain.
 _MOST_WAITING = 64
-# One namespace with slow policies must leave room for others: so many of its requests are there at
+# One namespace with slow policies must not block others: so many of its requests are there at
 # once, and so many more wait for their turn.
 _MOST_OF_A_NAMESPACE = 4
 _MOST_IN_LINE = 16
@@ -51,7 +51,7 @@ class SlowRequests:
         except (OSError, EOFError, ValueError, LookupError, MemoryError) as error:
             if isinstance(error, TimeoutError):
                 raise SlowRequestError("the rules took too long") from None
-            raise SlowRequestError("the rules take too long to be asked now") from error
+            raise SlowRequestError("the rules take too long to be evaluated now") from error
         return _read_answer(response)
 
     @asynccontextmanager
@@ -73,7 +73,7 @@ class SlowRequests:
 
     async def _stand_in_line(self, namespace: str) -> None:
         if self._in_line[namespace] >= _MOST_IN_LINE or self._in_line.total() >= _MOST_WAITING:
-            raise SlowRequestError("too many requests at once that take long to judge")
+            raise SlowRequestError("too many requests at once that take long to evaluate")
         self._in_line[namespace] += 1
         try:
             await self._left.wait_for(lambda: not self._is_full(namespace))
@@ -97,7 +97,7 @@ class SlowRequests:
 
 
 def _read_answer(response: JsonObject) -> AdmissionAnswer:
-    """The opposite of `render_review`; what does not say that it is allowed is not."""
+    """The opposite of `render_review`; an answer without `allowed` is a denial."""
     patch = response.get("patch")
     status: JsonObject = response.get("status") or {}
     return AdmissionAnswer(

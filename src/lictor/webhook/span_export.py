@@ -32,7 +32,7 @@ _PATH = "/v1/traces"
 
 
 def check_tracing(flags: Flags) -> None:
-    """Before any process starts: is there what tracing needs, and does it say where to?"""
+    """Before any process starts: are the libraries and the address for tracing there?"""
     if not flags.enable_tracing:
         return
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
@@ -44,21 +44,21 @@ def check_tracing(flags: Flags) -> None:
 
 
 def open_provider(flags: Flags) -> "TracerProvider":
-    """Makes spans and sends them, from a thread of its own."""
+    """Makes spans and sends them, from a separate thread."""
     from opentelemetry.sdk.trace import SpanLimits, TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     limits = SpanLimits()
     if not os.environ.get(_MOST_EVENTS_VARIABLE):
         limits = SpanLimits(max_events=_MOST_EVENTS)
-    # What is sampled is said by the usual variables (OTEL_TRACES_SAMPLER).
+    # Sampling is set by the usual variables (OTEL_TRACES_SAMPLER).
     provider = TracerProvider(resource=build_resource(_SERVICE), span_limits=limits)
     provider.add_span_processor(BatchSpanProcessor(_open_exporter(flags)))
     return provider
 
 
 def build_resource(service: str) -> "Resource":
-    """Who sends; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say otherwise."""
+    """The sender; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override it."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     attributes = {
@@ -99,7 +99,7 @@ def _read_authorities(flags: Flags) -> bytes:
 
 
 def _make_http_exporter(flags: Flags) -> "SpanExporter":
-    """An exporter of our own: it needs nothing that the one for gRPC does not bring."""
+    """Lictor's exporter: it needs nothing that the one for gRPC does not bring."""
     from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 

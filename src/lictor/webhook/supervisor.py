@@ -44,7 +44,7 @@ class SupervisedProcess(msgspec.Struct):
     slot: ProcessSlot
     # Seconds without a sign of life until it counts as hung; 0: it gives none.
     patience: float = 0.0
-    # Asks the process; one that does not answer is replaced even if it gives signs of life.
+    # Probes the process; one that does not answer is replaced even if it gives signs of life.
     probe: Probe | None = None
     # Without it the others are of no use: it ends last, and all end where it does.
     is_vital: bool = False
@@ -54,7 +54,7 @@ class SupervisedProcess(msgspec.Struct):
     ends_last: bool = False
     # How far it gives way to the others where cores are short, as nice(1) counts.
     niceness: int = 0
-    # Takes its place where it has grown too large; nobody has this one's slot meanwhile.
+    # Takes its place where it has grown too large; this one's slot is free meanwhile.
     successor: "SupervisedProcess | None" = None
     pid: int = 0
     started: float = 0.0
@@ -159,7 +159,7 @@ class Supervisor:
             self._inherit(process)
             return
         lived = time.monotonic() - process.started
-        # One that someone has told to end has not failed.
+        # One that was ended by a signal has not failed.
         is_well = code == 0 or lived > 60
         process.failures = 0 if is_well else min(process.failures + 1, len(_PAUSES) - 1)
         process.start_at = time.monotonic() + _PAUSES[process.failures]
@@ -211,7 +211,7 @@ class Supervisor:
                 _kill(process.pid, signal.SIGKILL)
 
     def _replace_grown(self, now: float) -> None:
-        """One at a time, and the new one first: requests always find somebody."""
+        """One at a time, and the new one first: requests always find a process."""
         for process, end in self._retiring:
             if now > end:
                 _kill(process.pid, signal.SIGKILL)
@@ -252,7 +252,7 @@ class Supervisor:
 
     def _end(self, *, waits_for_clients: bool = False) -> int:
         log.info("ending")
-        # Whoever says it twice means the same. Blocking it is not enough: threads of libraries that
+        # A second signal means the same. Blocking it is not enough: threads of libraries that
         # were begun before would take it, and end this process at once.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if waits_for_clients:
@@ -296,7 +296,7 @@ def _run_child(process: SupervisedProcess) -> None:
     """The child's whole life; it never returns into the parent's code."""
     code = 1
     try:
-        # Until it says how it ends: it has begun nothing that it would have to finish.
+        # Until it installs its own handler: it has begun nothing that it would have to finish.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
@@ -319,7 +319,7 @@ def _run_child(process: SupervisedProcess) -> None:
 
 
 def _die_with_parent() -> None:
-    """A child must not answer on when nobody watches over it."""
+    """A child must not go on without its parent."""
     import ctypes
 
     pr_set_pdeathsig = 1

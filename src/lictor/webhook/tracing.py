@@ -3,13 +3,15 @@
 import time
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from lictor.core.compile.deferral import wrap_check
 from lictor.core.load.review import Review
-from lictor.core.model.program import Case, CompiledRule, Program
+from lictor.core.model.program import Case, Check, CompiledRule, Program
 from lictor.core.model.result import PolicyRef, Result, Status
 from lictor.core.raw import Json, JsonObject
 from lictor.core.report.admission_response import AdmissionAnswer
@@ -22,7 +24,7 @@ TRACE_HEADERS = frozenset((PARENT, b"tracestate"))
 
 
 class RuleAnswer(msgspec.Struct, frozen=True):
-    """What a rule said, when, and how long it took."""
+    """The answer of a rule, when, and how long it took."""
 
     policy: PolicyRef
     rule: str
@@ -36,7 +38,7 @@ class OpenSpan(msgspec.Struct, frozen=True):
     """A review that is being answered."""
 
     span: Json
-    # By policy and rule: where rules are asked again on a thread, the last answer counts.
+    # By policy and rule: if rules are evaluated again on a thread, the last answer counts.
     answers: dict[tuple[str, str, str], RuleAnswer]
 
 
@@ -45,7 +47,7 @@ _current: ContextVar[OpenSpan | None] = ContextVar("lictor_open_span", default=N
 
 
 class Tracer(Protocol):
-    """Whoever wants to know of reviews and their answers."""
+    """Receives reviews and their answers."""
 
     def begin(self, call: HttpRequest) -> None:
         """A review has come, and is answered in this context."""
@@ -59,7 +61,7 @@ class Tracer(Protocol):
 
 
 def build_tracer(flags: Flags) -> Tracer | None:
-    """Spans to a collector where the flags say so."""
+    """Spans to a collector if the flags enable it."""
     if not flags.enable_tracing:
         return None
     from lictor.webhook.span_export import open_provider
@@ -87,8 +89,10 @@ def trace_rules(program: Program) -> Program:
 
 
 def _trace(policy: PolicyRef, rule: CompiledRule) -> CompiledRule:
-    inner = rule.check
+    return replace(rule, check=wrap_check(rule.check, partial(_trace_check, policy, rule)))
 
+
+def _trace_check(policy: PolicyRef, rule: CompiledRule, inner: Check) -> Check:
     def check(case: Case) -> tuple[Result, ...]:
         current = _current.get()
         if current is None or not current.span.is_recording():
@@ -105,7 +109,7 @@ def _trace(policy: PolicyRef, rule: CompiledRule) -> CompiledRule:
                 current.answers[policy.kind, policy.key, name] = noted
         return answers
 
-    return replace(rule, check=check)
+    return check
 
 
 # --- spans

@@ -1,4 +1,4 @@
-"""What does a path of the webhook server ask for?"""
+"""What a path of the webhook server is for."""
 
 from enum import Enum
 from functools import lru_cache
@@ -24,7 +24,7 @@ class InternalWebhook(Enum):
 
 
 class WebhookRoute(msgspec.Struct, frozen=True):
-    """A path on which policies are asked about a request."""
+    """A path on which policies are evaluated."""
 
     path: str
     style: AnswerStyle
@@ -39,10 +39,10 @@ class WebhookRoute(msgspec.Struct, frozen=True):
     skips_deletes: bool = False
     # Changes that the background makes for policies are not changed again.
     skips_own_changes: bool = False
-    # One policy that has this path for itself: settings exempt nobody from it, and where it is not
-    # there, nobody answers.
+    # One policy that has this path for itself: no settings exempt from it, and if it is not
+    # there, no review is returned.
     per_policy: bool = False
-    # Asked how the policy itself sees a request: its mode does not count.
+    # Evaluates the policy alone on a request: its mode does not count.
     is_audit: bool = False
 
 

@@ -18,7 +18,7 @@ from lictor.http.listener import Listener
 from lictor.http.server import HttpServer, serve_port
 from lictor.http.serving_certificate import LiveCertificate
 from lictor.kubernetes.metrics import CONNECTIONS, CONNECTIONS_DROPPED, MEMORY
-from lictor.policies.compile_trial import start_trials
+from lictor.policies.trial_jobs import start_trials
 from lictor.webhook.app import App
 from lictor.webhook.capacity import ProcessMemory, offer_to_kernel
 from lictor.webhook.components import Components, build_components
@@ -39,12 +39,12 @@ SideTask: TypeAlias = Callable[[], Coroutine[None, None, None]]
 _SWITCH_SECONDS = 0.001
 _BEAT = 0.25
 _METRICS_EVERY = 4
-# A rule that waits for an outside answer has limits of its own; a thread beyond this is lost.
+# A rule that waits for an outside answer has its own limits; a thread beyond this is lost.
 _LOST_THREAD = 120.0
 _DRAIN_SECONDS = 15.0
 _PARENT_SECONDS = 0.1
 _TURN_SECONDS = 0.02
-# For clients that were accepted and have not asked yet.
+# For clients that were accepted and have not sent a request yet.
 _HANDSHAKE_SECONDS = 1.0
 _PROBE_CONNECTIONS = 8
 _METRICS_CONNECTIONS = 64
@@ -102,9 +102,9 @@ def _limit_silent() -> ListenerLimits:
 
 
 def _log_cheaply() -> None:
-    """Nobody reads from which line, thread or process a log line came; finding out is not free."""
+    """Leave line, thread and process out of log records: finding them is not free."""
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    # As the logging HOWTO says.
+    # As described in the logging HOWTO.
     logging._srcfile = None  # noqa: SLF001
 
 
@@ -191,7 +191,7 @@ class _Worker:
 
     def _open_port(self, app: App) -> tuple[HttpServer, Listener]:
         share = self._inherited.memory_limit
-        # Those who come to the process for slow requests were let in by another one of ours.
+        # Those who come to the process for slow requests were accepted by another worker.
         is_inside = self._inherited.is_for_slow
         server = self._server = HttpServer(
             app,
@@ -245,7 +245,7 @@ class _Worker:
         return self._listener.is_accepting
 
     async def _wait_for_clients(self, server: HttpServer) -> None:
-        """Go on, not ready, until clients have been told elsewhere where to go instead.
+        """Go on, not ready, until clients have learned of other replicas.
 
         Where only this process ends, the others of the same port take over at once.
         """
@@ -254,7 +254,7 @@ class _Worker:
         if self._inherited.is_ending.is_set:
             half = self._options.shutdown_delay / 2
             await asyncio.sleep(half)
-            # Those who still come here on old connections are told to make new ones.
+            # Those who still come here on old connections must reconnect.
             server.is_draining = True
             await asyncio.sleep(half)
 
@@ -273,7 +273,7 @@ class _Worker:
                 self._publish(components)
             turn += 1
             await asyncio.sleep(_BEAT)
-        raise DeadlineError("a thread has been judging one request for too long")
+        raise DeadlineError("a thread has been evaluating one request for too long")
 
     def _measure(self, components: Components) -> None:
         """Connections and memory: for the metrics, and for the parent."""

@@ -48,13 +48,10 @@ def change(**metadata):
 )
 def test_a_policy_is_read_again_where_it_says_something_else(now, is_same):
     store = PolicyStore(None, Flags())
-    documents = [DOCUMENT]
-    store._policies[CLUSTER_POLICY].list = lambda: documents  # type: ignore[assignment, misc]
-    [first] = store.policies
+    [first] = store.load_documents([(CLUSTER_POLICY, DOCUMENT)])
+    store._publish((first,), has_compiled=True)
     assert first.derive("answer", lambda: "before") == "before"
-    documents[:] = [now]
-    store._stale = True
-    [second] = store.policies
+    [second] = store.load_documents([(CLUSTER_POLICY, now)])
     assert second.document is now
     assert (second.record is first.record) is is_same
     # What follows from a policy is worked out again only where the policy changed.

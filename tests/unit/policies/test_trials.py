@@ -20,11 +20,20 @@ from lictor.core.errors import CompileError
 from lictor.core.load.policies import load_documents
 from lictor.core.model.program import DeferredCheck, Program
 from lictor.core.model.result import Status
-from lictor.policies import policy_compiler
-from lictor.policies.compile_trial import Job, TrialResult, Trials
-from lictor.policies.helper_lane import JobOutcome, Limits
-from lictor.policies.helper_process import HelperProcess, SharedHelper, serve_several
-from lictor.policies.policy_compiler import LEDGER, CompileLedger, CompileTask, PolicyCompiler
+from lictor.policies import compile_ledger
+from lictor.policies.compile_ledger import LEDGER, CompileLedger
+from lictor.policies.policy_compiler import CompileTask, PolicyCompiler
+from lictor.policies.trial_jobs import start_helper
+from lictor.policies.trial_server import serve_batches, serve_parent
+from lictor.policies.trials import (
+    HelperProcess,
+    Job,
+    JobOutcome,
+    Limits,
+    SharedHelper,
+    TrialResult,
+    Trials,
+)
 
 LIMITS = Limits(cpu_seconds=1, wall_seconds=300.0, memory=64 * 1024 * 1024)
 RULE = {
@@ -75,8 +84,12 @@ def _work(job: bytes) -> bytes:
     return job
 
 
+def _start(work: Callable[[bytes], bytes]) -> HelperProcess:
+    return HelperProcess(lambda channel: serve_parent(channel, work))
+
+
 def _run(*jobs: bytes, limits: Limits = LIMITS) -> list[tuple[bytes, str]]:
-    helper = HelperProcess(_work)
+    helper = _start(_work)
     try:
         outcomes = asyncio.run(helper.run(jobs, limits))
     finally:
@@ -96,7 +109,7 @@ def test_what_a_job_does_is_told_and_harms_no_other() -> None:
 
 
 def test_one_child_does_many_jobs_until_one_is_the_end_of_it() -> None:
-    helper = HelperProcess(lambda job: _work(job) and str(os.getpid()).encode())
+    helper = _start(lambda job: _work(job) and str(os.getpid()).encode())
     try:
         jobs = (b"fine", b"fine", b"die", b"fine", b"break", b"fine")
         outcomes = asyncio.run(helper.run(jobs, LIMITS))
@@ -110,6 +123,29 @@ def test_one_child_does_many_jobs_until_one_is_the_end_of_it() -> None:
     # What harmless jobs leave behind does not add up for ever.
     assert len({outcome.result for outcome in many}) == 2
     assert kept[0].result != kept[1].result
+
+
+@pytest.mark.parametrize(("deaths", "failure"), [(1, ""), (2, "died (SIGKILL)")])
+def test_a_job_is_run_again_if_its_process_was_killed(
+    tmp_path: Path, deaths: int, failure: str
+) -> None:
+    record = tmp_path / "deaths"
+    record.write_bytes(b"")
+
+    def work(job: bytes) -> bytes:
+        if record.stat().st_size < deaths:
+            record.write_bytes(record.read_bytes() + b"x")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return job
+
+    helper = _start(work)
+    try:
+        (outcome,) = asyncio.run(helper.run([b"job"], LIMITS))
+    finally:
+        helper.close()
+    assert failure in outcome.failure
+    assert bool(outcome.result) is not bool(failure)
+    assert record.stat().st_size == deaths
 
 
 def _take_time() -> None:
@@ -130,7 +166,7 @@ def _take_time() -> None:
 def test_a_job_near_its_limits_is_not_light(work: Callable[[], object], *, is_light: bool) -> None:
     # Pages that the kernel takes back from an idle process do not count: far above a quarter.
     limits = msgspec.structs.replace(LIMITS, memory=256 * 1024 * 1024)
-    helper = HelperProcess(lambda _: bytes(bool(work())))
+    helper = _start(lambda _: bytes(bool(work())))
     try:
         (outcome,) = asyncio.run(helper.run([b"job"], limits))
     finally:
@@ -145,7 +181,7 @@ def test_a_job_that_only_waits_has_an_end_too() -> None:
 
 
 def test_a_helper_that_is_gone_is_told() -> None:
-    helper = HelperProcess(_work)
+    helper = _start(_work)
     os.kill(helper._pid, signal.SIGKILL)
     with pytest.raises(OSError, match=r"."):
         asyncio.run(helper.run([b"fine"], LIMITS))
@@ -166,7 +202,7 @@ class Shared:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                serve_several(self.door, lambda job: _work(job) and _name_self(), None)
+                serve_batches(self.door, lambda job: _work(job) and _name_self())
             except SystemExit as end:
                 os._exit(7 if end.code == 0 else 1)
             finally:
@@ -208,7 +244,7 @@ def test_what_one_has_tried_others_need_not(shared: Shared) -> None:
         assert first.result
         # Whoever does these would not live.
         assert await other.run([b"die"], LIMITS, [b"a"]) == [JobOutcome(is_light=True)]
-        await one.note(b"b", is_light=False)
+        await one.add_known(b"b", is_light=False)
         assert await other.run([b"die", b"die"], LIMITS, [b"a", b"b"]) == [
             JobOutcome(is_light=True),
             JobOutcome(),
@@ -235,7 +271,7 @@ async def _ask_for(helper: SharedHelper, job: bytes, namespace: str) -> float:
 def test_who_sends_slow_jobs_keeps_no_other_namespace_waiting(
     shared: Shared, *, is_shared: bool
 ) -> None:
-    helper = SharedHelper(shared.address) if is_shared else HelperProcess(_work)
+    helper = SharedHelper(shared.address) if is_shared else _start(_work)
 
     async def run() -> tuple[float, float]:
         slow = [asyncio.create_task(_ask_for(helper, b"spin", "red")) for _ in range(8)]
@@ -286,7 +322,7 @@ def test_what_nobody_waits_for_is_not_done(shared: Shared) -> None:
 
 def test_few_reviews_of_one_namespace_are_under_way_at_once(shared: Shared) -> None:
     helper = SharedHelper(shared.address)
-    bounded = msgspec.structs.replace(SLOW, most_orders=2)
+    bounded = msgspec.structs.replace(SLOW, max_pending=2)
 
     async def run() -> tuple[list[JobOutcome], ...]:
         slow = [
@@ -320,7 +356,7 @@ def test_a_shared_helper_may_be_started_again(shared: Shared) -> None:
 
 @pytest.fixture
 def trials() -> Iterator[Trials]:
-    made = Trials(limits=Limits(cpu_seconds=1, wall_seconds=300.0, memory=1 << 30))
+    made = Trials(start_helper(), Limits(cpu_seconds=1, wall_seconds=300.0, memory=1 << 30))
     yield made
     made.close()
 
@@ -414,10 +450,10 @@ def test_such_a_policy_answers_with_an_error_and_holds_up_nobody(trials: Trials)
     assert threads[0] != threading.get_ident()
     # The loop went on all the time.
     assert len(gaps) > 20
-    (result,) = Engine(preparation.made["a"].programs).evaluate(POD).results
+    (result,) = Engine(preparation.compiled["a"].programs).evaluate(POD).results
     assert result.status is Status.ERROR
     assert "cannot be compiled within the limits" in result.message
-    assert preparation.made["b"].reason == ""
+    assert preparation.compiled["b"].reason == ""
     # It is not tried again at every turn, but when it changes.
     assert preparation.is_current("a", "1")
     assert not preparation.is_current("a", "2")
@@ -472,13 +508,13 @@ def test_a_rule_that_breaks_the_compiler_later_answers_with_an_error() -> None:
         async def try_policies(self, jobs: Sequence[Job]) -> list[TrialResult]:
             return [TrialResult() for _ in jobs]
 
-    helper = HelperProcess(_work)
-    compiler = PolicyCompiler(Harmless(helper=helper))
+    helper = _start(_work)
+    compiler = PolicyCompiler(Harmless(helper))
     asyncio.run(compiler.prepare([task]))
     helper.close()
-    results = Engine(compiler.made["u"].programs).evaluate(POD).results
+    results = Engine(compiler.compiled["u"].programs).evaluate(POD).results
     told = {result.rule: (result.status, result.message) for result in results}
-    text = "this should not have happened (ZeroDivisionError)"
+    text = "internal error: the policy broke the compiler (ZeroDivisionError)"
     assert told["r0"] == (Status.ERROR, text)
     assert told["r1"][0] is Status.PASS
 
@@ -553,12 +589,12 @@ class _Untried(Trials):
     ("trials", "deaths"), [(Trials, 2), (Trials, 3), (_Untried, 1)], ids=["two", "three", "untried"]
 )
 def test_a_policy_over_which_processes_died_is_left_alone(
-    trials: Callable[[], Trials], deaths: int
+    trials: type[Trials], deaths: int
 ) -> None:
-    uid, compiled, made_trials = f"{trials.__name__}{deaths}", Compiled(), trials()
+    uid, compiled, made_trials = f"{trials.__name__}{deaths}", Compiled(), trials(start_helper())
     _die_over(f"{uid}:1", deaths)
     try:
-        made = _prepare(made_trials, compiled.task(uid)).made[uid]
+        made = _prepare(made_trials, compiled.task(uid)).compiled[uid]
         assert compiled.names == []
         assert "died while compiling" in made.reason
         (result,) = Engine(made.programs).evaluate(POD).results
@@ -575,14 +611,14 @@ def test_one_death_over_a_harmless_policy_is_an_accident(trials: Trials) -> None
     _die_over("accident:1")
     compiled = Compiled()
     tasks = [compiled.task(uid) for uid in ("accident", *(f"other{n}" for n in range(20)))]
-    made = _prepare(trials, *tasks).made
+    made = _prepare(trials, *tasks).compiled
     assert compiled.names[-1] == "accident"
     assert len(compiled.names) == 21
     assert made["accident"].reason == ""
 
 
 def test_deaths_far_apart_are_accidents(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy_compiler, "_RELATED_SECONDS", 0.3)
+    monkeypatch.setattr(compile_ledger, "_RELATED_SECONDS", 0.3)
     compiled = Compiled()
     _die_over("seldom:1")
     time.sleep(0.5)
@@ -611,18 +647,18 @@ def test_a_policy_over_which_one_died_kills_not_all_others_at_once(trials: Trial
         compiler = PolicyCompiler(trials)
         work = asyncio.create_task(compiler.prepare([compiled.task("deadly")]))
         await asyncio.sleep(0.5)
-        assert not compiler.made
+        assert not compiler.compiled
         await asyncio.to_thread(end)
         await work
         return compiler
 
-    made = asyncio.run(run()).made["deadly"]
+    made = asyncio.run(run()).compiled["deadly"]
     assert compiled.names == []
     assert "2 processes died while compiling" in made.reason
 
 
 def test_what_was_harmless_is_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    trials = Trials(limits=LIMITS)
+    trials = Trials(start_helper(), LIMITS)
     stored = {**_policy(), "status": {"ready": True}}
     stored["metadata"] = {"name": "p", "uid": "1", "resourceVersion": "7"}
 
@@ -646,7 +682,7 @@ def test_a_policy_that_breaks_the_compiler_is_an_error(trials: Trials) -> None:
     preparation = PolicyCompiler(trials)
     task = CompileTask("broken", "1", Job(_policy()), broken, _fail)
     asyncio.run(preparation.prepare([task]))
-    made = preparation.made["broken"]
+    made = preparation.compiled["broken"]
     assert "TypeError" in made.reason
     (result,) = Engine(made.programs).evaluate(POD).results
     assert result.status is Status.ERROR
