@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from lictor.cli.inputs.resources import load_files as load_resources
     from lictor.core.assembly import PolicyEngine as Engine
     from lictor.core.assembly import load_policies, parse_policies
+    from lictor.core.compile.context import CompileContext
+    from lictor.core.compile.selection import select_constrained
     from lictor.core.errors import (
         CompileError,
         DeadlineError,
@@ -28,7 +30,19 @@ if TYPE_CHECKING:
         PolicyError,
         UsageError,
     )
-    from lictor.core.model.program import Program
+    from lictor.core.families.family import (
+        CrdShape,
+        Family,
+        PolicyKind,
+        WebhookMatch,
+        WebhookPath,
+        expect_record,
+    )
+    from lictor.core.families.registry import refer
+    from lictor.core.model.constraints import MatchResources
+    from lictor.core.model.finding import Finding
+    from lictor.core.model.metadata import Metadata, PolicyRecord
+    from lictor.core.model.program import Case, Check, CompiledRule, Phase, Program
     from lictor.core.model.request import Caller, GroupVersionKind, Operation, Request
     from lictor.core.model.result import (
         Action,
@@ -40,6 +54,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from lictor.core.ports import ApiCall, Lookups, NoLookups
+    from lictor.core.raw import Json, JsonObject
 
 _HOMES = {
     "lictor.core.assembly": ("Engine", "load_policies", "parse_policies"),
@@ -53,7 +68,28 @@ _HOMES = {
         "PolicyError",
         "UsageError",
     ),
-    "lictor.core.model.program": ("Program",),
+    "lictor.core.compile.context": ("CompileContext",),
+    "lictor.core.compile.selection": ("select_constrained",),
+    "lictor.core.families.family": (
+        "CrdShape",
+        "Family",
+        "PolicyKind",
+        "WebhookMatch",
+        "WebhookPath",
+        "expect_record",
+    ),
+    "lictor.core.families.registry": ("refer",),
+    "lictor.core.model.constraints": ("MatchResources",),
+    "lictor.core.model.finding": ("Finding",),
+    "lictor.core.model.metadata": (
+        "Metadata",
+        "PolicyRecord",
+    ),
+    "lictor.core.raw": (
+        "Json",
+        "JsonObject",
+    ),
+    "lictor.core.model.program": ("Case", "Check", "CompiledRule", "Phase", "Program"),
     "lictor.core.model.request": ("Caller", "GroupVersionKind", "Operation", "Request"),
     "lictor.core.model.result": (
         "Action",
@@ -75,19 +111,33 @@ __all__ = [
     "Action",
     "ApiCall",
     "Caller",
+    "Case",
+    "Check",
+    "CompileContext",
     "CompileError",
+    "CompiledRule",
+    "CrdShape",
     "DeadlineError",
     "Engine",
     "EvaluationError",
     "Failure",
+    "Family",
+    "Finding",
     "GroupVersionKind",
+    "Json",
+    "JsonObject",
     "LictorError",
     "LoadError",
     "LookupFailedError",
     "Lookups",
+    "MatchResources",
+    "Metadata",
     "NoLookups",
     "Operation",
+    "Phase",
     "PolicyError",
+    "PolicyKind",
+    "PolicyRecord",
     "PolicyRef",
     "Program",
     "Request",
@@ -96,9 +146,14 @@ __all__ = [
     "Status",
     "UsageError",
     "Verdict",
+    "WebhookMatch",
+    "WebhookPath",
+    "expect_record",
     "load_policies",
     "load_resources",
     "parse_policies",
+    "refer",
+    "select_constrained",
 ]
 
 

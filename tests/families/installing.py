@@ -4,7 +4,12 @@ import os
 import shutil
 from pathlib import Path
 
-ENTRY_POINTS = "[lictor.families]\nrequired_labels = required_labels:KINDS\n"
+ENTRY_POINTS = """\
+[lictor.families]
+required_labels = required_labels:FAMILY
+[lictor.commands]
+count-labels = required_labels:count_labels
+"""
 METADATA = "Metadata-Version: 2.1\nName: required-labels\nVersion: 1.0\n"
 
 

@@ -1,22 +1,14 @@
-"""A whole family of policies in one file: one kind, which says which labels objects must have."""
+"""A family and a command of another package: they use `lictor.__all__` and nothing else of lictor."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
+import click
 import msgspec
 
-from lictor.core.compile.context import CompileContext
-from lictor.core.compile.selection import select_constrained
-from lictor.core.errors import LictorError
-from lictor.core.families.registry import CrdShape, PolicyKind, WebhookMatch, WebhookPath, refer
-from lictor.core.model.constraints import MatchResources
-from lictor.core.model.finding import Finding
-from lictor.core.model.metadata import Metadata
-from lictor.core.model.program import Case, Check, CompiledRule, Phase, Program
-from lictor.core.model.result import Action, Result, RuleType, Status
-from lictor.core.raw import Json, JsonObject
-from lictor.lint.catalog import flag
-from lictor.lint.documents_by_kind import LintContext
+import lictor
+from lictor import Json, PolicyKind
 
 # --- records: what documents look like, and the schema of the CustomResourceDefinition
 
@@ -25,7 +17,7 @@ class RequiredLabelsSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Which labels which objects must have."""
 
     labels: tuple[str, ...]
-    match_constraints: MatchResources
+    match_constraints: lictor.MatchResources
     enforce: bool = True
 
 
@@ -34,106 +26,115 @@ class RequiredLabels(msgspec.Struct, frozen=True, rename="camel"):
 
     api_version: str
     kind: Literal["RequiredLabels"]
-    metadata: Metadata
+    metadata: lictor.Metadata
     spec: RequiredLabelsSpec
     status: Json = None
 
+    @property
+    def action(self) -> lictor.Action:
+        return lictor.Action.ENFORCE if self.spec.enforce else lictor.Action.AUDIT
 
-# --- compile: a policy becomes a program
+
+# --- the family: the entry point `required_labels:FAMILY` of the group `lictor.families`
 
 
-def compile_labels(policy: RequiredLabels, context: CompileContext) -> Program:
-    """One rule that asks whether all labels are there."""
-    wanted, ref, action = policy.spec.labels, refer(policy), _choose_action(policy)
-    passed = (Result(ref, "labels", RuleType.VALIDATION, Status.PASS, action=action),)
+class LabelFamily(lictor.Family):
+    """One kind, which lists the labels that objects must have."""
 
-    def check(case: Case) -> tuple[Result, ...]:
+    name = "required_labels"
+
+    def list_kinds(self) -> tuple[PolicyKind, ...]:
+        kind = PolicyKind(
+            family=self,
+            group="labels.example.com",
+            kind="RequiredLabels",
+            plural="requiredlabels",
+            short_name="reqlab",
+            namespaced=False,
+            versions=("v1",),
+            preferred_version="v1",
+            phases=(lictor.Phase.VALIDATE,),
+            crd=lictor.CrdShape("v1*", "Labels that objects must have."),
+            path=lictor.WebhookPath("labels"),
+            report_source="required-labels",
+        )
+        return (kind,)
+
+    def get_record(self, kind: PolicyKind) -> type[msgspec.Struct]:
+        return RequiredLabels
+
+    def compile(
+        self, record: lictor.PolicyRecord, context: lictor.CompileContext
+    ) -> lictor.Program:
+        policy = lictor.expect_record(record, RequiredLabels)
+        return _build_program(policy, _compile_check(policy), context)
+
+    def compile_failing(
+        self,
+        record: lictor.PolicyRecord,
+        error: lictor.LictorError,
+        context: lictor.CompileContext,
+    ) -> lictor.Program:
+        def check(_: lictor.Case) -> tuple[lictor.Result, ...]:
+            raise error
+
+        return _build_program(lictor.expect_record(record, RequiredLabels), check, context)
+
+    def describe_webhook(self, record: lictor.PolicyRecord) -> lictor.WebhookMatch:
+        return lictor.WebhookMatch(record.spec.match_constraints)
+
+    def list_expected_work(self, record: lictor.PolicyRecord) -> frozenset[lictor.RuleType]:
+        return frozenset([lictor.RuleType.VALIDATION])
+
+    def read_mode(self, record: lictor.PolicyRecord) -> str:
+        return lictor.expect_record(record, RequiredLabels).action.lower()
+
+    def lint(self, kind: PolicyKind, document: Json) -> Iterable[lictor.Finding]:
+        """A label that is listed twice is most likely a mistake."""
+        labels = document["spec"].get("labels") or []
+        for index, label in enumerate(labels):
+            if label in labels[:index]:
+                message = f'the label "{label}" is wanted twice'
+                yield lictor.Finding(("spec", "labels", index), message, check="bad-settings")
+
+
+FAMILY = LabelFamily()
+
+
+def _compile_check(policy: RequiredLabels) -> lictor.Check:
+    wanted, ref = policy.spec.labels, lictor.refer(policy)
+    kind, action = lictor.RuleType.VALIDATION, policy.action
+    passed = (lictor.Result(ref, "labels", kind, lictor.Status.PASS, action=action),)
+
+    def check(case: lictor.Case) -> tuple[lictor.Result, ...]:
         labels = (case.request.resource.get("metadata") or {}).get("labels") or {}
         missing = [label for label in wanted if label not in labels]
         if not missing:
             return passed
         message = f"these labels are missing: {', '.join(missing)}"
-        result = Result(ref, "labels", RuleType.VALIDATION, Status.FAIL, message, action)
-        return (result,)
+        return (lictor.Result(ref, "labels", kind, lictor.Status.FAIL, message, action),)
 
-    return _build_program(policy, check, context)
-
-
-def fail_labels(policy: RequiredLabels, error: LictorError, context: CompileContext) -> Program:
-    """The program of a policy that may not be compiled: it answers with the error."""
-
-    def check(_: Case) -> tuple[Result, ...]:
-        raise error
-
-    return _build_program(policy, check, context)
+    return check
 
 
-def _build_program(policy: RequiredLabels, check: Check, context: CompileContext) -> Program:
-    ref = refer(policy)
-    select = select_constrained(policy.spec.match_constraints, ref, context.cel)
-    rule = CompiledRule("labels", Phase.VALIDATE, select, check, _choose_action(policy))
-    return Program(ref, (rule,))
+def _build_program(
+    policy: RequiredLabels, check: lictor.Check, context: lictor.CompileContext
+) -> lictor.Program:
+    ref = lictor.refer(policy)
+    select = lictor.select_constrained(policy.spec.match_constraints, ref, context.cel)
+    rule = lictor.CompiledRule("labels", lictor.Phase.VALIDATE, select, check, policy.action)
+    return lictor.Program(ref, (rule,))
 
 
-def _choose_action(policy: RequiredLabels) -> Action:
-    return Action.ENFORCE if policy.spec.enforce else Action.AUDIT
+# --- the command: the entry point `required_labels:count_labels` of the group `lictor.commands`
 
 
-# --- webhooks, tests, metrics
-
-
-def describe_match(policy: RequiredLabels) -> WebhookMatch:
-    """About what the API server asks."""
-    return WebhookMatch(policy.spec.match_constraints)
-
-
-def list_expected_work(_: RequiredLabels) -> frozenset[RuleType]:
-    """`lictor test` expects an answer about each resource."""
-    return frozenset([RuleType.VALIDATION])
-
-
-def read_mode(policy: RequiredLabels) -> str:
-    """The label policy_validation_mode of metrics."""
-    return _choose_action(policy).lower()
-
-
-# --- lint
-
-
-def lint_labels(document: JsonObject, _: LintContext) -> Iterable[Finding]:
-    """A label that is wanted twice is most likely a mistake."""
-    return list(_find_repeated(document["spec"].get("labels") or []))
-
-
-def _find_repeated(labels: list[Json]) -> Iterator[Finding]:
-    for index, label in enumerate(labels):
-        if label in labels[:index]:
-            message = f'the label "{label}" is wanted twice'
-            yield flag("bad-settings", ("spec", "labels", index), message)
-
-
-# --- the declaration: the entry point `required_labels:KINDS` of the group `lictor.families`
-
-KINDS = (
-    PolicyKind(
-        family="required_labels",
-        group="labels.example.com",
-        kind="RequiredLabels",
-        plural="requiredlabels",
-        short_name="reqlab",
-        namespaced=False,
-        versions=("v1",),
-        preferred_version="v1",
-        phases=(Phase.VALIDATE,),
-        record=RequiredLabels,
-        compile=compile_labels,
-        compile_failing=fail_labels,
-        crd=CrdShape("v1*", "Labels that objects must have."),
-        path=WebhookPath("labels"),
-        webhook_match=describe_match,
-        read_mode=read_mode,
-        lint=lint_labels,
-        expected_work=list_expected_work,
-        report_source="required-labels",
-    ),
-)
+@click.command("count-labels")
+@click.argument("policies", type=click.Path(path_type=Path, exists=True))
+@click.argument("resources", type=click.Path(path_type=Path, exists=True))
+def count_labels(policies: Path, resources: Path) -> None:
+    """Count the objects in RESOURCES that the POLICIES deny."""
+    engine = lictor.Engine(lictor.load_policies(policies))
+    verdicts = [engine.evaluate(each) for each in lictor.load_resources(resources)]
+    denied = sum(not verdict.allowed for verdict in verdicts)
+    click.echo(f"{denied} of {len(verdicts)} objects are denied")

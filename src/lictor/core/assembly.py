@@ -1,4 +1,4 @@
-"""Policies in, programs out: the one way in which the command line, servers and users come in."""
+"""Compiles policies to programs: the entry point of the command line, servers and library users."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,8 @@ from lictor.core.compile.context import CompileContext
 from lictor.core.engine import Adapt, Engine
 from lictor.core.errors import LictorError, LoadError, UsageError
 from lictor.core.evaluate.verify_images.outcome_cache import OutcomeCache
-from lictor.core.families.registry import Role, registry, resolve
+from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.registry import registry
 from lictor.core.files import is_object_file, list_files, read_bytes
 from lictor.core.garbage import keeping_garbage
 from lictor.core.lang.template import Fill
@@ -31,24 +32,24 @@ if TYPE_CHECKING:
 
 
 class CompileOptions(TypedDict, total=False):
-    """What policies are compiled with, beside the documents."""
+    """Compile options besides the documents."""
 
-    # Who answers what policies ask; left out, nothing is there.
+    # External data for policies; default: none.
     lookups: Lookups | None
     watch_rule: WatchRule
-    # Parameter objects given by hand; left out, the cluster is asked for them.
+    # Parameter objects given explicitly; default: they are read from the cluster.
     params: Sequence[JsonObject]
-    # The names of resources, with those of given CRDs; left out, those of Kubernetes' own kinds.
+    # The names of resources, with those of given CRDs; default: Kubernetes' built-in kinds.
     resource_names: "ResourceNames"
-    # Where expressions may make HTTP calls to; left out, nowhere inside.
+    # Permitted destinations of HTTP calls from expressions; default: no internal address.
     http_limits: HttpLimits
-    # What is known of images; left out, what is found out while these programs live.
+    # Cache of image verifications; default: one for these programs.
     image_outcomes: OutcomeCache
-    # Queries by their text, compiled before with the same lookups; left out, none.
+    # Queries already compiled with the same lookups, by their text; default: none.
     queries: dict[str, Fill]
-    # Where policies in Wasm have their modules from; left out, from nowhere.
+    # Source of the modules of Wasm policies; default: none.
     modules: Modules
-    # Compile checks when a request first needs them; left out, at once.
+    # Compile each check at the first request that needs it; default: at once.
     is_lazy: bool
 
 
@@ -58,25 +59,32 @@ def compile_documents(
     """Compile the policies among the documents, with the exceptions and bindings among them."""
     context = _make_context(documents, options)
     with keeping_garbage():
-        return tuple(_compile_role(Role.POLICY, context))
+        return tuple(
+            kind.family.compile(record, context)
+            for kind, record in _list_with_role(Role.POLICY, context)
+        )
 
 
 def compile_cleanups(
     documents: Iterable[PolicyRecord], **options: Unpack[CompileOptions]
 ) -> tuple[CleanupProgram, ...]:
-    """Compile the policies that delete among the documents."""
-    return tuple(_compile_role(Role.DELETION, _make_context(documents, options)))
+    """Compile the cleanup policies among the documents."""
+    context = _make_context(documents, options)
+    return tuple(
+        kind.family.compile_cleanup(record, context)
+        for kind, record in _list_with_role(Role.DELETION, context)
+    )
 
 
 def fail_policy(
     policy: PolicyRecord, error: LictorError, **options: Unpack[CompileOptions]
 ) -> tuple[Program, ...]:
-    """Programs that answer with an error where the policy would be asked, without compiling it."""
+    """Build programs that answer every matching request with an error, without compiling."""
     kind = registry().of(policy)
     if kind.role is not Role.POLICY:
         return ()
     context = _make_context((policy,), options)
-    return (resolve(kind.compile_failing)(policy, error, context),)
+    return (kind.family.compile_failing(policy, error, context),)
 
 
 def _make_context(documents: Iterable[PolicyRecord], options: CompileOptions) -> CompileContext:
@@ -96,16 +104,18 @@ def _make_context(documents: Iterable[PolicyRecord], options: CompileOptions) ->
     return made if watch_rule is None else msgspec.structs.replace(made, watch_rule=watch_rule)
 
 
-def _compile_role(role: Role, context: CompileContext) -> Iterator[Any]:
+def _list_with_role(
+    role: Role, context: CompileContext
+) -> Iterator[tuple[PolicyKind, PolicyRecord]]:
+    """The documents with a role, in the order of their families."""
     known = registry()
     chosen = [(known.of(record), record) for record in context.documents]
     chosen = [(kind, record) for kind, record in chosen if kind.role is role]
-    for kind, record in sorted(chosen, key=lambda each: known.order(each[1])):
-        yield resolve(kind.compile)(record, context)
+    yield from sorted(chosen, key=lambda each: known.order(each[1]))
 
 
 class PolicyEngine(Engine):
-    """The `Engine` of library users: one without programs is a mistake. Servers start with none."""
+    """The `Engine` of the public API: requires programs. Servers start without any."""
 
     def __init__(self, programs: Iterable[Program], **options: Any) -> None:
         super().__init__(programs, **options)
@@ -114,11 +124,10 @@ class PolicyEngine(Engine):
 
 
 def load_policies(*paths: str | Path, lookups: Lookups | None = None) -> tuple[Program, ...]:
-    """Read policies, and exceptions from them, from files and folders, ready for an Engine.
+    """Read policies and their exceptions from files and folders, ready for an Engine.
 
-    Documents that are no policies are left out. Raises LoadError where a file cannot be read, or
-    holds a policy that is wrong or that nothing here can run, and where there are no policies at
-    all; the text names every problem with file, line and field.
+    Other documents are skipped. Raises LoadError if a file cannot be read, a policy is invalid or
+    not supported, or no policy is found; the message lists every problem with file, line and field.
     """
     for path in paths:
         if not isinstance(path, str | os.PathLike):
@@ -135,9 +144,9 @@ def load_policies(*paths: str | Path, lookups: Lookups | None = None) -> tuple[P
 def parse_policies(
     *documents: str | bytes | Mapping[str, Json], lookups: Lookups | None = None
 ) -> tuple[Program, ...]:
-    """Policies, and exceptions from them, given as YAML or JSON text or as dicts.
+    """Parse policies and their exceptions from YAML or JSON text or from dicts.
 
-    As `load_policies`; in errors, the first argument is called `document 1`.
+    Like `load_policies`; error messages call the first argument `document 1`.
     """
     loaded = Loaded()
     for number, document in enumerate(documents, 1):
@@ -165,15 +174,15 @@ def _compile_loaded(loaded: Loaded, where: str, lookups: Lookups | None) -> tupl
     return compile_documents(loaded.records, lookups=lookups)
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What a policy said of a request, and what each of its parts answered on the way."""
+class TracedVerdict(msgspec.Struct, frozen=True):
+    """The verdict of a policy on a request, and the value of each of its closures."""
 
     verdict: Verdict
     heard: tuple[ClosureAnswer, ...]
 
 
-# A request, and how it changes for the policy, to what the policy said of it.
-Listen: TypeAlias = Callable[[Request, Adapt | None], Told]
+# Evaluates a request, adapted for the policy if needed, with a recorder.
+EvaluateTraced: TypeAlias = Callable[[Request, Adapt | None], TracedVerdict]
 
 
 def explain(
@@ -183,8 +192,8 @@ def explain(
     companions: Iterable[PolicyRecord] = (),
     adapt: Adapt | None = None,
     **options: Unpack[CompileOptions],
-) -> Told:
-    """Judge a request by one policy while listening to every closure of it.
+) -> TracedVerdict:
+    """Evaluate a request with one policy and record the value of every closure.
 
     `companions` are the exceptions and bindings that may belong to it.
     """
@@ -195,15 +204,15 @@ def compile_watched(
     policy: PolicyRecord,
     companions: Iterable[PolicyRecord] = (),
     **options: Unpack[CompileOptions],
-) -> Listen:
-    """Compile a policy with a recorder around every closure, to judge many requests."""
+) -> EvaluateTraced:
+    """Compile a policy with a recorder around every closure, to evaluate many requests."""
     recorder = Recorder()
     options["watch_rule"] = recorder.for_rule
     engine = Engine(compile_documents((policy, *companions), **options))
 
-    def listen(request: Request, adapt: Adapt | None) -> Told:
+    def evaluate_traced(request: Request, adapt: Adapt | None) -> TracedVerdict:
         recorder.answers.clear()
         verdict = engine.evaluate(request, adapt=adapt)
-        return Told(verdict, tuple(recorder.answers))
+        return TracedVerdict(verdict, tuple(recorder.answers))
 
-    return listen
+    return evaluate_traced

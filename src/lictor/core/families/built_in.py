@@ -6,16 +6,19 @@ imported by a test.
 
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-# API group -> the module that declares its kinds, in the order in which policies are evaluated.
+if TYPE_CHECKING:
+    from lictor.core.families.family import Family
+
+# API group -> the module with its FAMILY, in the order in which policies are evaluated.
 FAMILIES = {
     "kyverno.io": "lictor.core.families.classic",
     "admissionregistration.k8s.io": "lictor.core.families.admission_policy",
     "policies.kyverno.io": "lictor.core.families.kyverno_cel",
-    "policies.kubewarden.io": "lictor.addons.kubewarden.family",
+    "policies.kubewarden.io": "lictor.addons.kubewarden",
 }
-# Commands of add-ons: module, name there, and what the help says.
+# Commands of add-ons: module, name there, and the line in the help.
 COMMANDS = {
     "convert": (
         "lictor.addons.convert.command",
@@ -60,20 +63,16 @@ PARTS = {
     "page report": "lictor.addons.web.html_report:build_page_report",
     "page options": "lictor.addons.web.options:WebOptions",
     "page server": "lictor.addons.web.service:PageServer",
-    "module store": "lictor.addons.kubewarden.modules.module_store:open_from_environment",
-    "own policy server": "lictor.addons.kubewarden.controller.rollout:OwnServer",
-    "policy servers": "lictor.addons.kubewarden.controller.reconcile:build_policy_servers_loop",
-    "policy release": "lictor.addons.kubewarden.controller.webhooks:let_go_of_policies",
 }
 
 
+def load_families() -> "list[Family]":
+    """The built-in families, in the order in which policies are evaluated."""
+    return [import_module(module).FAMILY for module in FAMILIES.values()]
+
+
 @cache
-def import_name(reference: str) -> Any:
-    """What "package.module:name" stands for."""
-    module, _, name = reference.partition(":")
-    return getattr(import_module(module), name)
-
-
 def load_part(name: str) -> Any:
     """A part of an add-on that PARTS names."""
-    return import_name(PARTS[name])
+    module, _, attribute = PARTS[name].partition(":")
+    return getattr(import_module(module), attribute)

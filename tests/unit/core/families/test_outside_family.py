@@ -1,10 +1,13 @@
 """A family of another package works in all commands, and nothing of lictor names it."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import lictor
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "families"))
 from installing import install_family
@@ -68,6 +71,7 @@ def run(tmp_path):
         (("test", "."), 0, ("need-team", "2 tests passed and 0 tests failed")),
         (("lint", "policy.yaml"), 0, ("",)),
         (("explain", "policy.yaml", "-r", "pods.yaml"), 0, ("labels", MISSING)),
+        (("count-labels", "policy.yaml", "pods.yaml"), 0, ("1 of 2 objects are denied",)),
         (("crds",), 0, ("requiredlabels.labels.example.com", "matchConstraints")),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else None,
@@ -109,10 +113,40 @@ def test_without_the_package_the_policy_is_not_taken_for_one(tmp_path):
     assert "no policies were found in policy.yaml" in done.stderr
 
 
+def test_it_uses_the_public_api_only():
+    text = (Path(__file__).parents[3] / "families" / "required_labels.py").read_text()
+    assert re.findall(r"^(?:from|import) lictor.*", text, re.MULTILINE) == [
+        "import lictor",
+        "from lictor import Json, PolicyKind",
+    ]
+    used = set(re.findall(r"\blictor\.(\w+)", text)) - {"families", "commands"}
+    assert used - {"__all__"} <= set(lictor.__all__)
+
+
+@pytest.mark.parametrize(
+    "entry_points",
+    ["x = no_such_module:x", "x = required_labels:Json"],
+)
+def test_a_command_that_cannot_be_loaded_is_an_error(tmp_path, entry_points):
+    environment = install_family(tmp_path, f"[lictor.commands]\n{entry_points}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "lictor", "x"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "command x of required-labels" in done.stderr
+    assert "repair the package or uninstall it" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("entry_points", "message"),
     [
-        ("[lictor.families]\nx = no_such_module:KINDS\n", "policy family x of required-labels"),
+        ("[lictor.families]\nx = no_such_module:FAMILY\n", "policy family x of required-labels"),
         ("[lictor.families]\nx = required_labels:Json\n", "policy family x of required-labels"),
     ],
 )

@@ -8,7 +8,7 @@ from lictor.cli.lazy_group import LazyCommand, LazyGroup
 from lictor.core.release import VERSION
 
 _EXAMPLES = """\
-# What does this policy say of this request?
+# Evaluate a request with a policy.
 lictor wasm run policy.wasm -r request.json --settings-json '{"denied": ["latest"]}'
 
 # What is it, and what does it want to read of the cluster?
@@ -28,14 +28,14 @@ COMMANDS = {
     "completions": _command("modules", "completions", "Print the completion script for a shell."),
     "digest": _command("store", "digest", "Print the digest of a policy in a registry."),
     "docs": _command("modules", "docs", "Write the reference of these commands."),
-    "info": _command("modules", "info", "Tell versions, builtins and folders."),
-    "inspect": _command("modules", "inspect", "Tell what a policy says of itself."),
+    "info": _command("modules", "info", "Show versions, builtins and folders."),
+    "inspect": _command("modules", "inspect", "Show the metadata of a policy."),
     "load": _command("store", "load", "Take policies from an archive."),
     "policies": _command("store", "policies", "List the policies that were pulled."),
     "pull": _command("store", "pull", "Fetch a policy."),
     "push": _command("store", "push", "Put a policy into a registry."),
     "rm": _command("store", "remove", "Remove a policy that was pulled."),
-    "run": _command("run", "run", "Ask a policy about a request."),
+    "run": _command("run", "run", "Evaluate a request with a policy."),
     "save": _command("store", "save", "Write policies into an archive."),
     "scaffold": _command("scaffold", "scaffold", "Print files to start from."),
     "verify": _command("store", "verify", "Check who signed a policy."),
@@ -67,7 +67,7 @@ wasm = LazyGroup(
             is_flag=True,
             expose_value=False,
             callback=_set_verbosity,
-            help="Tell more on standard error.",
+            help="Print more on standard error.",
         ),
         click.Option(
             ["--no-color"],

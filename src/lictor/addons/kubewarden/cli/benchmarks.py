@@ -1,4 +1,4 @@
-"""How long does a call take? Warm up, take samples, and tell what they say."""
+"""How long does a call take? Warm up, take samples, and report their statistics."""
 
 import random
 import statistics
@@ -10,7 +10,7 @@ import msgspec
 import orjson
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
-# Of the means that resampling gives, so much lies between the two that are told.
+# The share of the resampled means that is between the two reported bounds.
 _CONFIDENCE = 0.95
 
 
@@ -31,7 +31,7 @@ class Measurement(msgspec.Struct, frozen=True):
     elapsed: float
     # One for each sample.
     seconds: tuple[float, ...]
-    # Between these the true mean lies, most likely.
+    # The bounds of the confidence interval of the mean.
     mean_bounds: tuple[float, float]
 
     @property
@@ -49,7 +49,7 @@ class WarmUp(msgspec.Struct, frozen=True):
 
 
 def warm_up(label: str, call: Callable[[], object], plan: BenchPlan) -> WarmUp:
-    """Call for as long as the plan says, and once at least."""
+    """Call for as long as the plan requires, and once at least."""
     begin, count = time.perf_counter(), 0
     while count == 0 or time.perf_counter() - begin < plan.warm_up_seconds:
         call()
@@ -77,7 +77,7 @@ def _time(call: Callable[[], object], count: int) -> float:
 
 
 def _bound_mean(seconds: tuple[float, ...], resamples: int) -> tuple[float, float]:
-    """Where would the mean lie, had other samples of the same kind been taken?"""
+    """The confidence interval of the mean, by resampling."""
     # The same samples give the same answer; nothing here is a secret.
     chance = random.Random(len(seconds))  # noqa: S311
     means = sorted(

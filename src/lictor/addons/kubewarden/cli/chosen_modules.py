@@ -40,7 +40,7 @@ class SourceFlags(msgspec.Struct, frozen=True):
 
 
 class SignerFlags(msgspec.Struct, frozen=True):
-    """Who must have signed a module; nobody where nothing is given."""
+    """The required signers of a module; empty if no flag is given."""
 
     verification_config_path: str = ""
     verification_key: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ def open_store(
 
 
 def read_signers(flags: SignerFlags) -> VerificationConfig | None:
-    """Whose signatures the flags ask for; None where they ask for none."""
+    """The signers that the flags require; None without such flags."""
     annotations = _read_annotations(flags.verification_annotation)
     rules = tuple(_list_rules(flags, annotations))
     if flags.verification_config_path:
@@ -162,7 +162,7 @@ def find_module(
 
 
 def locate_module(word: str, store: ModuleStore, *, pulls: bool) -> FoundModule:
-    """The same in a store that is open; only with `pulls` are other computers asked."""
+    """The same in an open store; only with `pulls` are registries contacted."""
     if "://" not in word and Path(word).exists():
         word = Path(word).absolute().as_uri()
     elif _HEX.fullmatch(word) and (kept := _find_by_digest(word, store)):
@@ -245,7 +245,7 @@ def verify_module_at(word: str, sources: SourceFlags, signers: SignerFlags) -> N
     """SignatureRefusedError where a module in a registry is not signed as the flags demand."""
     config = read_signers(signers)
     if config is None:
-        raise LoadError("nobody is named who must have signed: give a key, a signer, or a file")
+        raise LoadError("no required signer is given: give a key, a signer, or a file")
     open_store(sources, signers).verify(word, config)
 
 

@@ -48,7 +48,7 @@ _KNOWN_PROTOCOL = "v1"
 
 
 class DescribedModule(msgspec.Struct, frozen=True):
-    """A module that says what it is."""
+    """A module with metadata."""
 
     address: str
     metadata: ModuleMetadata
@@ -80,7 +80,7 @@ def warn_of_context(metadata: ModuleMetadata, *, granted: bool) -> Iterator[str]
 
 
 def describe_signatures(address: str, flags: SourceFlags) -> TextSection:
-    """Who signed what lies in the registry now; why that cannot be told, where it cannot."""
+    """The signers of the module that the registry has now, or why they are unknown."""
     parsed = parse_module_address(address)
     if parsed.scheme is not ModuleScheme.REGISTRY:
         return _describe_failure("only what is in a registry can have signatures")
@@ -158,12 +158,12 @@ def _ask_protocol(module: WasmModule) -> str:
 
     try:
         limits = GuestLimits(seconds=PROTOCOL_SECONDS)
-        told = WapcGuest(module, limits, NoHostCalls()).protocol_version()
-        protocol = orjson.loads(told)
+        reason = WapcGuest(module, limits, NoHostCalls()).protocol_version()
+        protocol = orjson.loads(reason)
     except (GuestError, HostCallError, orjson.JSONDecodeError) as error:
-        raise ModuleError(f"the module does not tell which protocol it speaks: {error}") from error
+        raise ModuleError(f"the module does not report its protocol: {error}") from error
     if protocol != _KNOWN_PROTOCOL:
-        raise ModuleError(f"the module speaks protocol {told[:80]}, not {_KNOWN_PROTOCOL}")
+        raise ModuleError(f"the module speaks protocol {reason[:80]}, not {_KNOWN_PROTOCOL}")
     return _KNOWN_PROTOCOL
 
 

@@ -1,4 +1,4 @@
-"""`metadata.yml` into the metadata of a module: every mistake is told with its field."""
+"""`metadata.yml` into the metadata of a module: every mistake is reported with its field."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ _WANTED = {
 
 
 class MetadataFile(msgspec.Struct, frozen=True):
-    """What a file says, and the fields of it that mean nothing."""
+    """The content of a file, and its unknown fields."""
 
     metadata: ModuleMetadata
     unknown: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ def read_only_document(content: bytes, where: str) -> Json:
 def _compose(content: bytes, where: str) -> Node | None:
     try:
         root = compose_core_yaml(content.decode())
-        # Numbers that JSON cannot hold are told here, and not where the document is used.
+        # Numbers that JSON cannot represent are reported here, and not where the document is used.
         build_core_yaml(root)
     except UnicodeDecodeError as error:
         raise LoadError("this is no UTF-8 text", where=where) from error

@@ -1,4 +1,4 @@
-"""What a policy's module says of itself, for people (`inspect`) and as YAML."""
+"""The metadata of a policy's module, as text (`inspect`) and as YAML."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -10,7 +10,7 @@ from lictor.core.raw import JsonObject
 from lictor.core.report.manifest_text import render_manifest
 
 _PREFIX = "io.kubewarden.policy."
-# Annotations that have a line of their own.
+# Annotations with a separate line.
 _DETAILS = ("title", "description", "author", "url", "source", "license")
 _USAGE = f"{_PREFIX}usage"
 _LINE = "―" * 80

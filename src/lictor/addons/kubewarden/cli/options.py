@@ -63,6 +63,6 @@ def _add_options(function: Function, *options: Callable[[Function], Function]) -
 
 
 def warn(lines: Iterable[str]) -> None:
-    """Tell what the user should look at."""
+    """Print a warning."""
     for line in lines:
         click.echo(f"Warning: {show_plainly(line)}", err=True)

@@ -1,4 +1,4 @@
-"""Which request is a policy asked about, and with which settings? Files and text into JSON."""
+"""The request and the settings of a policy: files and text into JSON."""
 
 import orjson
 
@@ -39,7 +39,7 @@ def check_request(request: Json, where: str) -> Json:
     try:
         return read_admission(orjson.dumps({"request": request}))
     except UnreadableBodyError as error:
-        hint = "a policy is asked about an admission request, or a review that holds one"
+        hint = "a policy evaluates an admission request, or a review that contains one"
         raise LoadError(f"{error.why}: {hint}", where=where) from error
 
 

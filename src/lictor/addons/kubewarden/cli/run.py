@@ -1,5 +1,9 @@
-"""`run` and `bench`: a policy is asked about a request, once or many times."""
+"""`run` and `bench`: evaluate a request with a policy, once or many times."""
 
+import re
+import shutil
+import subprocess
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -18,10 +22,12 @@ from lictor.addons.kubewarden.cli.options import (
 )
 from lictor.cli.flag_command import spread_values
 from lictor.cli.terminal import show_plainly
+from lictor.core.errors import LoadError
+from lictor.core.files import read_bytes
 from lictor.core.raw import Json, JsonObject
 
 if TYPE_CHECKING:
-    from lictor.addons.kubewarden.cli.runs import RunSession, RunWishes
+    from lictor.addons.kubewarden.cli.runs import RunOptions, RunSession
     from lictor.core.ports import GuestLogLine, Lookups, Registries
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -36,7 +42,7 @@ lictor wasm run policy.rego -e opa -r request.json
 # All policies of a file of manifests
 lictor wasm run policies.yaml -r review.json
 
-# Let it read what it asks for from the cluster, and keep what it saw for tests
+# Let it read objects of the cluster, and record the answers for tests
 lictor wasm run policy.wasm -r request.json --allow-context-aware \\
     --record-host-capabilities-interactions session.yml"""
 _MODES = ("opa", "gatekeeper", "kubewarden", "kubewarden-wapc", "wasi")
@@ -115,30 +121,28 @@ def run_options(function: Function) -> Function:
 @contextmanager
 def _open(word: str, flags: JsonObject) -> "Iterator[RunSession]":
     """The policies of a run, connected to the cluster where they may read it."""
-    from lictor.addons.kubewarden.cli.runs import open_session, read_wishes
+    from lictor.addons.kubewarden.cli.runs import open_session, read_run_options
 
     if flags["record"] and flags["replay"]:
         raise click.UsageError("a session is either recorded or replayed, not both")
     with ExitStack() as stack:
         if word.endswith(".rego"):
-            from lictor.addons.kubewarden.cli.rego import compile_rego
-
             folder = stack.enter_context(TemporaryDirectory(prefix="lictor-rego-"))
-            word = compile_rego(word, Path(folder))
-        wishes = read_wishes(word, flags)
-        connect = partial(_connect, wishes, stack)
-        session = stack.enter_context(open_session(wishes, connect, _tell))
+            word = _compile_rego(word, Path(folder))
+        options = read_run_options(word, flags)
+        connect = partial(_connect, options, stack)
+        session = stack.enter_context(open_session(options, connect, _tell))
         warn(session.warnings)
         yield session
 
 
-def _connect(wishes: "RunWishes", stack: ExitStack, registries: "Registries") -> "Lookups":
+def _connect(options: "RunOptions", stack: ExitStack, registries: "Registries") -> "Lookups":
     from lictor.addons.kubewarden.cli.runs import LocalLookups
     from lictor.cli.inputs.lookups import GivenObjects
     from lictor.cli.inputs.requests import GivenValues
 
     given = GivenObjects(registries=registries)
-    if not wishes.needs_cluster:
+    if not options.needs_cluster:
         return LocalLookups(GivenValues(), given)
     from lictor.cli.live_cluster import LiveCluster, LiveLookups
 
@@ -211,3 +215,52 @@ def bench(
             click.echo("\n".join(describe_measurement(measured[-1])))
     if dump:
         write_samples(dump, measured)
+
+
+# --- Rego
+
+_PACKAGE = re.compile(r"^package[ \t]+([\w.]+)", re.MULTILINE)
+# What a policy answers with, by the first of these rules that it has.
+_RULES = ("violation", "main", "deny")
+_MODULE = "/policy.wasm"
+
+
+def _compile_rego(path: str, folder: Path) -> str:
+    """The module that `opa` makes of a file, in `folder`; LoadError with the command to run."""
+    bundle = folder / "bundle.tar.gz"
+    entry = _find_entry(read_bytes(path).decode("utf-8", "replace"), path)
+    arguments = ["build", "-t", "wasm", "-e", entry, "-o"]
+    opa = shutil.which("opa")
+    if opa is None:
+        shown = " ".join(("opa", *arguments, "bundle.tar.gz", path))
+        raise LoadError(
+            f"opa is not installed, and compiles Rego: run `{shown}`, then "
+            "`tar -xzf bundle.tar.gz /policy.wasm`, and name policy.wasm",
+            where=path,
+        )
+    command = [opa, *arguments, str(bundle), path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise LoadError(f"opa build failed: {done.stderr.strip()}", where=path)
+    return _take_module(bundle, folder)
+
+
+def _find_entry(text: str, path: str) -> str:
+    package = _PACKAGE.search(text)
+    if package is None:
+        raise LoadError("no package: a policy in Rego begins with one", where=path)
+    # `violation[...]`, `deny contains ...`, `main := ...`
+    heads = {line.partition(" ")[0].partition("[")[0] for line in text.splitlines()}
+    rules = [rule for rule in _RULES if rule in heads]
+    return f"{package[1].replace('.', '/')}/{rules[0] if rules else 'main'}"
+
+
+def _take_module(bundle: Path, folder: Path) -> str:
+    with tarfile.open(bundle) as archive:
+        names = [name for name in archive.getnames() if f"/{name.lstrip('/')}" == _MODULE]
+        content = archive.extractfile(names[0]) if names else None
+        if content is None:
+            raise LoadError(f"no {_MODULE} in the bundle of opa", where=str(bundle))
+        module = folder / "policy.wasm"
+        module.write_bytes(content.read())
+    return str(module)

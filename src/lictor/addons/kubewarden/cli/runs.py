@@ -1,4 +1,4 @@
-"""A policy, or a file of them, is asked about one request."""
+"""Evaluates one request with a policy, or with the policies of a file."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -58,13 +58,13 @@ _NOT_GRANTED = (
     "the policy wants to read objects of the cluster, and is not granted that: see `inspect`, and "
     "--allow-context-aware"
 )
-_SEVERAL = "the file has several policies: each of them is asked about the same request"
+_SEVERAL = "the file has several policies: each of them evaluates the same request"
 
 _INTERNAL = 500
 _RESOLVE_SECONDS = 10.0
 
 Call: TypeAlias = Callable[[], object]
-# Who is asked what policies want to know; registries are asked as the flags say.
+# The lookups of policies; registries are used as the flags configure them.
 Connect: TypeAlias = Callable[[Registries], Lookups]
 # For a policy, and the name that its log lines carry.
 MakeNamedHost: TypeAlias = Callable[[MemberEntry, str], HostCalls]
@@ -72,7 +72,7 @@ Resources: TypeAlias = tuple[ContextAwareResource, ...]
 Entry = TypeVar("Entry", bound=MemberEntry)
 
 
-class RunWishes(msgspec.Struct, frozen=True, kw_only=True):
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a user wants of a run."""
 
     word: str
@@ -104,32 +104,32 @@ class RunWishes(msgspec.Struct, frozen=True, kw_only=True):
         return None if word is None else _MODES.get(word) or ExecutionMode(word)
 
 
-def read_wishes(word: str, flags: JsonObject) -> RunWishes:
-    """What the flags of a command say; LoadError for those that contradict each other."""
+def read_run_options(word: str, flags: JsonObject) -> RunOptions:
+    """The flags of a command as a record; LoadError for flags that contradict each other."""
     sources, signers = split_flags(flags)
-    wishes = msgspec.convert({**flags, "word": word}, RunWishes)
-    if wishes.raw and wishes.is_manifest:
+    options = msgspec.convert({**flags, "word": word}, RunOptions)
+    if options.raw and options.is_manifest:
         raise LoadError(
-            "--raw goes with a module: policies in manifests judge requests", where=word
+            "--raw goes with a module: policies in manifests evaluate requests", where=word
         )
-    return replace(wishes, sources=sources, signers=signers)
+    return replace(options, sources=sources, signers=signers)
 
 
 class RunSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Open policies and the request that they are asked about."""
+    """Open policies and their request."""
 
     request: Json
     policies: tuple[OpenEntry, ...]
     is_manifest: bool
     is_raw: bool
     warnings: tuple[str, ...]
-    # Who answers what policies ask, where that is recorded or replayed.
+    # Answers host calls if they are recorded or replayed.
     answers: HostAnswers | None
 
     def ask(self) -> Iterator[JsonObject]:
         """The answer of each policy."""
         for policy in self.policies:
-            # What a manifest says beside the module counts too: mode, message, mutating.
+            # The other fields of a manifest have an effect too: mode, message, mutating.
             ask = policy.validate if self.is_manifest else policy.evaluate
             answer: JsonObject = msgspec.to_builtins(ask(self.request, raw=self.is_raw))
             yield answer
@@ -147,68 +147,68 @@ class RunSession(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{prefix}validate", partial(policy.evaluate, self.request, raw=self.is_raw)
 
     def list_left(self) -> list[str]:
-        """What was recorded, and not asked again."""
+        """The recorded host calls that were not made again."""
         left = self.answers.list_left() if isinstance(self.answers, ReplayingHost) else []
-        return [f"recorded, but not asked: {each}" for each in left]
+        return [f"recorded, but not requested: {each}" for each in left]
 
 
 class LocalLookups(OfflineLookups):
-    """A laptop without a cluster: registries and name servers can be asked."""
+    """Lookups without a cluster: registries and name servers only."""
 
     def resolve_host(self, host: str) -> tuple[str, ...]:
         return HostResolver().resolve(host, _RESOLVE_SECONDS)
 
 
 @contextmanager
-def open_session(wishes: RunWishes, connect: Connect, tell: TellLine) -> Iterator[RunSession]:
+def open_session(options: RunOptions, connect: Connect, tell: TellLine) -> Iterator[RunSession]:
     """Read the request, open the policies; what is recorded is written at the end."""
     with ExitStack() as stack:
-        store = _open_store(wishes, stack)
+        store = _open_store(options, stack)
         lookups = connect(store.registries)
-        answers = _choose_answers(wishes, lookups)
+        answers = _choose_answers(options, lookups)
 
         def make_host(entry: MemberEntry, name: str) -> HostCalls:
             return PolicyHost(lookups, entry, policy=name, answers=answers, tell=tell)
 
-        opener = _Opener(wishes, store, make_host)
+        opener = _Opener(options, store, make_host)
         policies = tuple(opener.open_all())
-        request = read_request(wishes.request_path)
-        is_raw = wishes.raw or opener.is_raw
+        request = read_request(options.request_path)
+        is_raw = options.raw or opener.is_raw
         yield RunSession(
-            request=request if is_raw else check_request(request, wishes.request_path),
+            request=request if is_raw else check_request(request, options.request_path),
             policies=policies,
-            is_manifest=wishes.is_manifest,
+            is_manifest=options.is_manifest,
             is_raw=is_raw,
             warnings=tuple(opener.warnings),
             answers=answers,
         )
     if isinstance(answers, RecordingHost):
-        Path(wishes.record).write_text(answers.write(), encoding="utf-8")
+        Path(options.record).write_text(answers.write(), encoding="utf-8")
 
 
-def _choose_answers(wishes: RunWishes, lookups: Lookups) -> HostAnswers | None:
-    if wishes.replay:
-        return ReplayingHost(read_bytes(wishes.replay).decode(), wishes.replay)
-    return RecordingHost(LookupAnswers(lookups)) if wishes.record else None
+def _choose_answers(options: RunOptions, lookups: Lookups) -> HostAnswers | None:
+    if options.replay:
+        return ReplayingHost(read_bytes(options.replay).decode(), options.replay)
+    return RecordingHost(LookupAnswers(lookups)) if options.record else None
 
 
-def _open_store(wishes: RunWishes, stack: ExitStack) -> ModuleStore:
+def _open_store(options: RunOptions, stack: ExitStack) -> ModuleStore:
     private = None
-    if wishes.disable_wasmtime_cache:
+    if options.disable_wasmtime_cache:
         private = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lictor-wasm-")))
-    return open_store(wishes.sources, wishes.signers, private_folder=private)
+    return open_store(options.sources, options.signers, private_folder=private)
 
 
 class _Opener:
     """Opens the policies of a run, and notes what the user should know of them."""
 
-    def __init__(self, wishes: RunWishes, store: ModuleStore, make_host: MakeNamedHost) -> None:
-        self._wishes = wishes
+    def __init__(self, options: RunOptions, store: ModuleStore, make_host: MakeNamedHost) -> None:
+        self._wishes = options
         self._store = store
         self._make_host = make_host
-        self._limits = GuestLimits(seconds=wishes.timeout or None)
+        self._limits = GuestLimits(seconds=options.timeout or None)
         self.warnings: list[str] = []
-        # Whether the metadata of the module says that it takes any request.
+        # Whether the metadata of the module allows any request.
         self.is_raw = False
 
     def open_all(self) -> Iterator[OpenEntry]:
@@ -222,8 +222,8 @@ class _Opener:
             yield self._open_record(record)
 
     def _open_named(self) -> OpenPolicy:
-        wishes = self._wishes
-        address = point_to_module(wishes.word, self._store)
+        options = self._wishes
+        address = point_to_module(options.word, self._store)
         module = self._load(address)
         metadata = module.metadata
         if metadata is not None:
@@ -231,11 +231,11 @@ class _Opener:
         wanted = metadata.context_aware_resources if metadata else ()
         entry = PolicyEntry(
             module=address,
-            settings=read_settings(wishes.settings_path, wishes.settings_json),
+            settings=read_settings(options.settings_path, options.settings_json),
             context_aware_resources=self._grant(msgspec.convert(wanted, Resources)),
-            host_capabilities=wishes.host_capabilities,
+            host_capabilities=options.host_capabilities,
         )
-        return self._open(wishes.word, entry, module)
+        return self._open(options.word, entry, module)
 
     def _open_record(self, record: WasmRecord) -> OpenEntry:
         name = record.metadata.name or ""
@@ -274,7 +274,7 @@ class _Opener:
         if module.metadata is not None:
             check_metadata(module)
         elif is_rego(module) and self._wishes.mode is None:
-            raise ModuleError(f"{address} comes from Rego: say with -e whether opa or gatekeeper")
+            raise ModuleError(f"{address} comes from Rego: choose opa or gatekeeper with -e")
         return module
 
     def _open(self, name: str, entry: PolicyEntry, module: WasmModule) -> OpenPolicy:

@@ -60,20 +60,20 @@ def manifest(
     from lictor.addons.kubewarden.cli.chosen_modules import split_flags
     from lictor.addons.kubewarden.cli.inspection import read_described, warn_of_context
     from lictor.addons.kubewarden.cli.requests import read_settings
-    from lictor.addons.kubewarden.cli.scaffolds import ManifestWishes, scaffold_manifest
+    from lictor.addons.kubewarden.cli.scaffolds import ManifestOptions, scaffold_manifest
     from lictor.core.report.manifest_text import render_manifest
 
     if settings_path and settings_json:
         raise click.UsageError("give --settings-path or --settings-json, not both")
     sources, wanted = split_flags(flags)
     found = read_described(arguments[0], sources, wanted, pulls=True)
-    wishes = ManifestWishes(
+    options = ManifestOptions(
         kind=type,
         title=title,
         settings=read_settings(settings_path, settings_json),
         grants_context=allow_context_aware,
     )
-    made = scaffold_manifest(found.address, found.metadata, wishes)
+    made = scaffold_manifest(found.address, found.metadata, options)
     warn(warn_of_context(found.metadata, granted="contextAwareResources" in made["spec"]))
     click.echo(render_manifest(made), nl=False)
 
@@ -103,8 +103,7 @@ def request(*, operation: str | None, new: str, old_object: str) -> None:
 @click.option("--cel-policy", default="", help="The policy that evaluates CEL.")
 def vap(*, policy: str, binding: str, cel_policy: str) -> None:
     """Print a validating admission policy of Kubernetes and its binding as Kubewarden's policy."""
-    from lictor.addons.kubewarden.cli.scaffolds import read_object
-    from lictor.addons.kubewarden.cli.vap_scaffold import CEL_POLICY, scaffold_vap
+    from lictor.addons.kubewarden.cli.scaffolds import CEL_POLICY, read_object, scaffold_vap
     from lictor.core.report.manifest_text import render_manifest
 
     made = scaffold_vap(read_object(policy), read_object(binding), cel_policy or CEL_POLICY)

@@ -9,6 +9,7 @@ import msgspec
 from lictor.addons.kubewarden.cli.metadata_files import USAGE_ANNOTATION, read_only_document
 from lictor.core.errors import LoadError
 from lictor.core.facts.resource_names import builtin_names
+from lictor.core.families.admission_policy import VALIDATING_KIND
 from lictor.core.files import read_bytes
 from lictor.core.lang.wasm_module import ModuleMetadata
 from lictor.core.model.request import GroupVersionKind, Operation
@@ -24,7 +25,7 @@ _AUTHOR = re.compile(r"(?P<name>[^<,]*)(?:<(?P<email>[^>]*)>)?")
 _HUB_TEXTS = ("title", "version", "description", "author")
 
 
-class ManifestWishes(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the user wants of a manifest."""
 
     kind: str
@@ -33,7 +34,9 @@ class ManifestWishes(msgspec.Struct, frozen=True, kw_only=True):
     grants_context: bool = False
 
 
-def scaffold_manifest(address: str, metadata: ModuleMetadata, wishes: ManifestWishes) -> JsonObject:
+def scaffold_manifest(
+    address: str, metadata: ModuleMetadata, options: ManifestOptions
+) -> JsonObject:
     """The object that puts a policy into a cluster."""
     annotations = metadata.annotations or {}
     kept = {
@@ -42,19 +45,19 @@ def scaffold_manifest(address: str, metadata: ModuleMetadata, wishes: ManifestWi
         if name in annotations
     }
     head: JsonObject = {"annotations": kept} if kept else {}
-    head["name"] = _choose_name(wishes.title, annotations.get(f"{_PREFIX}title", ""))
+    head["name"] = _choose_name(options.title, annotations.get(f"{_PREFIX}title", ""))
     spec: JsonObject = {
         "module": address,
-        "settings": wishes.settings,
+        "settings": options.settings,
         "rules": list(metadata.rules),
         "mutating": metadata.mutating,
     }
     if not metadata.background_audit:
         spec["backgroundAudit"] = False
     # A policy of one namespace has no such field.
-    if wishes.grants_context and wishes.kind == CLUSTER_KIND and metadata.context_aware_resources:
+    if options.grants_context and options.kind == CLUSTER_KIND and metadata.context_aware_resources:
         spec["contextAwareResources"] = list(metadata.context_aware_resources)
-    return {"apiVersion": API_VERSION, "kind": wishes.kind, "metadata": head, "spec": spec}
+    return {"apiVersion": API_VERSION, "kind": options.kind, "metadata": head, "spec": spec}
 
 
 def _choose_name(title: str, own: str) -> str:
@@ -78,7 +81,7 @@ def scaffold_verification_config() -> JsonObject:
 
 
 def read_object(path: str) -> JsonObject:
-    """An object of Kubernetes from a file of its own."""
+    """An object of Kubernetes from a file."""
     body = read_only_document(read_bytes(path), path)
     head = [body.get(name) for name in ("apiVersion", "kind")] if isinstance(body, dict) else []
     if not head or not all(isinstance(word, str) and word for word in head):
@@ -88,7 +91,7 @@ def read_object(path: str) -> JsonObject:
 
 
 def scaffold_request(operation: str, new: JsonObject | None, old: JsonObject | None) -> JsonObject:
-    """The request by which a user would do this with an object; '' is told by what is given."""
+    """The request of a user for this operation on an object; '' derives it from the objects."""
     if not operation:
         operation = "DELETE" if new is None else "CREATE" if old is None else "UPDATE"
     _check_objects(Operation(operation), new, old)
@@ -206,3 +209,104 @@ def _read_authors(text: str) -> Iterable[dict[str, str]]:
         name, email = (found["name"].strip(), found["email"]) if found else ("", "")
         if name or email:
             yield {"name": name or email} | ({"email": email} if email else {})
+
+
+# --- Kubernetes' own validating policies, as a policy in Wasm that evaluates CEL
+
+# The policy of Kubewarden that evaluates CEL.
+CEL_POLICY = "ghcr.io/kubewarden/policies/cel-policy:latest"
+_ADMISSION_GROUP = "admissionregistration.k8s.io/"
+_SELECTORS = ("namespaceSelector", "objectSelector")
+_TAKEN_OVER = ("variables", "validations", "auditAnnotations")
+
+
+def scaffold_vap(policy: JsonObject, binding: JsonObject, module: str) -> JsonObject:
+    """The manifest; LoadError for parts that it cannot express, as its results would differ."""
+    _check_kind(policy, VALIDATING_KIND)
+    _check_kind(binding, f"{VALIDATING_KIND}Binding")
+    spec, bound = _read_map(policy, "spec"), _read_map(binding, "spec")
+    name = _read_map(policy, "metadata").get("name")
+    if bound.get("policyName") != name:
+        raise LoadError(f"the binding is for policy {bound.get('policyName')!r}, not for {name!r}")
+    constraints, narrowed = _read_map(spec, "matchConstraints"), _read_map(bound, "matchResources")
+    _refuse_lost(constraints, narrowed)
+    made: JsonObject = {
+        "module": module,
+        "settings": _build_settings(spec, bound),
+        "rules": [_convert_rule(rule) for rule in constraints.get("resourceRules") or ()],
+        "mutating": False,
+    }
+    if not _denies(bound):
+        made["mode"] = "monitor"
+    if (failure := spec.get("failurePolicy")) and failure != "Fail":
+        made["failurePolicy"] = failure
+    match = narrowed.get("matchPolicy") or constraints.get("matchPolicy")
+    made |= {"matchPolicy": match} if match else {}
+    if spec.get("matchConditions"):
+        made["matchConditions"] = spec["matchConditions"]
+    for selector in _SELECTORS:
+        both = _join_selectors(constraints.get(selector), narrowed.get(selector))
+        made |= {selector: both} if both else {}
+    head = {"name": _read_map(binding, "metadata").get("name")}
+    return {"apiVersion": API_VERSION, "kind": CLUSTER_KIND, "metadata": head, "spec": made}
+
+
+def _check_kind(body: JsonObject, kind: str) -> None:
+    version = str(body.get("apiVersion", ""))
+    if body.get("kind") != kind or not version.startswith(_ADMISSION_GROUP):
+        raise LoadError(f"expected a {kind}, found a {body.get('kind')} of {version}")
+
+
+def _read_map(body: Mapping[str, Json], name: str) -> JsonObject:
+    value = body.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise LoadError(f"{name} must be a mapping")
+    return value
+
+
+def _build_settings(spec: JsonObject, bound: JsonObject) -> JsonObject:
+    kind, reference = spec.get("paramKind"), bound.get("paramRef")
+    if (kind is None) != (reference is None):
+        raise LoadError("paramKind of the policy and paramRef of the binding go together")
+    settings: JsonObject = {"failurePolicy": spec.get("failurePolicy") or "Fail"}
+    if kind is not None:
+        settings |= {"paramKind": kind, "paramRef": reference}
+    return settings | {name: spec[name] for name in _TAKEN_OVER if spec.get(name)}
+
+
+def _convert_rule(rule: JsonObject) -> JsonObject:
+    if rule.get("resourceNames"):
+        raise LoadError("a rule with resourceNames has no counterpart: it would match all names")
+    names = ("apiGroups", "apiVersions", "resources", "operations", "scope")
+    return {name: rule[name] for name in names if name in rule}
+
+
+def _refuse_lost(constraints: JsonObject, narrowed: JsonObject) -> None:
+    """Refuse parts that are not carried over: the policy would match more requests."""
+    if constraints.get("excludeResourceRules") or narrowed.get("excludeResourceRules"):
+        raise LoadError("excludeResourceRules have no counterpart")
+    if narrowed.get("resourceRules"):
+        raise LoadError("resourceRules of a binding have no counterpart: put them into the policy")
+
+
+def _denies(bound: JsonObject) -> bool:
+    actions = bound.get("validationActions")
+    return not actions or "Deny" in actions
+
+
+def _join_selectors(one: Json, other: Json) -> JsonObject:
+    """A selector that takes what both take."""
+    given = [each for each in (one, other) if each]
+    if len(given) < 2:
+        return dict(given[0]) if given else {}
+    labels: JsonObject = {}
+    expressions: list[Json] = []
+    for each in given:
+        expressions.extend(each.get("matchExpressions") or ())
+        for key, value in (each.get("matchLabels") or {}).items():
+            if labels.setdefault(key, value) != value:
+                expressions.append({"key": key, "operator": "In", "values": [value]})
+    made: JsonObject = {"matchLabels": labels} if labels else {}
+    return made | ({"matchExpressions": expressions} if expressions else {})

@@ -81,7 +81,7 @@ def build_config_map(
 
 
 def fit_entries(entries: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
-    """Those for which there is room: the cluster's, then those of namespaces, in their order.
+    """The entries that fit: those of the cluster, then those of namespaces, in their order.
 
     An API server refuses a ConfigMap of more than a mebibyte, and with it the policies of all.
     """
@@ -153,7 +153,7 @@ def build_service(server: PolicyServer, namespace: str) -> JsonObject:
 
 
 def build_budget(server: PolicyServer, namespace: str) -> JsonObject | None:
-    """How many Pods must stay while nodes are drained; None where nobody said."""
+    """How many Pods must stay while nodes are drained; None if the server does not set it."""
     spec = server.spec
     if spec.min_available is not None:
         limit: JsonObject = {"minAvailable": spec.min_available}

@@ -1,4 +1,4 @@
-"""Keeps the objects of each PolicyServer, binds policies to servers, and tells how far they are."""
+"""Keeps the objects of each PolicyServer, binds policies to servers, and writes statuses."""
 
 import asyncio
 import logging
@@ -45,7 +45,6 @@ from lictor.addons.kubewarden.family.policy_server import PolicyServer, read_ser
 from lictor.addons.kubewarden.family.records import WasmRecord
 from lictor.addons.kubewarden.family.validation import find_reach_fault
 from lictor.controllers.context import ControllerContext, EmitEvent
-from lictor.controllers.loop import ReconcileLoop
 from lictor.controllers.webhook_configuration.draft import WebhookEndpoint
 from lictor.core.errors import LictorError
 from lictor.core.raw import JsonObject
@@ -56,9 +55,6 @@ log = logging.getLogger(__name__)
 POLICY_SERVER = Resource(
     "policies.kubewarden.io", "v1", "policyservers", "PolicyServer", namespaced=False
 )
-_INTERVAL = 60.0
-# While Pods come and go, they are looked at so often.
-_WAITING_INTERVAL = 2.0
 # API servers apply a changed webhook configuration with a short delay.
 _SPREAD = 0.3
 _RECONCILED = StatedCondition(holds=True, reason="Reconciled", message="")
@@ -90,7 +86,7 @@ class PolicyServerReconciler:
         self.look_again: Callable[[], None] = lambda: None
 
     async def reconcile(self) -> None:
-        """Servers first, then webhooks, then what statuses say of both."""
+        """Servers first, then webhooks, then the statuses of both."""
         policies = self._list_policies()
         servers, broken = self._read_servers()
         failures: list[LictorError] = []
@@ -168,7 +164,7 @@ class PolicyServerReconciler:
         return ServerRun(server, entries, conditions, waiting)
 
     def _is_served_by(self, policy: BoundPolicy, server: PolicyServer) -> bool:
-        """Also while the API server still asks here: what leaves is kept until it has arrived."""
+        """Also while the API server still calls this one: a policy stays until the next has it."""
         return policy.binding.server == server.name or self._is_called(server, policy)
 
     def _is_called(self, server: PolicyServer, policy: BoundPolicy) -> bool:
@@ -196,7 +192,7 @@ class PolicyServerReconciler:
         conditions = {"CARootSecretReconciled": _RECONCILED}
         for name, step in steps:
             if name == _DEPLOYED and not conditions[_CONFIGURED].holds:
-                # Pods would be said to have what is not there.
+                # The status would report objects that do not exist.
                 step.close()
                 continue
             try:
@@ -252,21 +248,21 @@ class PolicyServerReconciler:
     async def _place(self, policy: BoundPolicy, placement: Placement) -> tuple[ServedState, bool]:
         name, stored = policy.binding.unique_name, policy.stored
         if policy.is_going:
-            return await self._let_go(policy)
+            return await self._release_policy(policy)
         absence = placement.find_absence(policy.binding.server)
         if absence is not None:
-            # Nobody would answer, and all requests would fail.
+            # No server would answer, and all requests would fail.
             removed = await self.webhooks.remove(name)
             await self._statuses.release(stored.resource, stored.document)
             return absence, removed
         record = policy.binding.record
         if record is not None and (fault := find_reach_fault(record)):
-            # It came while nobody looked at what people write.
+            # It was created while no webhook validated policies.
             removed = await self.webhooks.remove(name)
             return describe_pending("unknown", "NotAllowed", fault, is_served=False), removed
         endpoint, wait = self._find_answerer(policy, placement)
         mode = policy.binding.mode.value
-        # A server refuses what a policy with invalid settings is about: it must be asked, also if
+        # A server denies the requests of a policy with invalid settings: it must be called, also if
         # the policy is new. Kubewarden does the same.
         refuses = wait is not None and wait.is_final and not self.webhooks.list_services(name)
         if endpoint is None or (wait is not None and not refuses):
@@ -283,7 +279,7 @@ class PolicyServerReconciler:
     def _find_answerer(
         self, policy: BoundPolicy, placement: Placement
     ) -> tuple[WebhookEndpoint | None, LoadWait | None]:
-        """Who can be asked about the policy, and why it cannot be yet."""
+        """Where the policy can be called, and why it cannot be yet."""
         run = placement.runs.get(policy.binding.server)
         if policy.stored.record is None:
             return None, LoadWait("the policy cannot be read")
@@ -295,7 +291,7 @@ class PolicyServerReconciler:
     def _describe_wait(
         self, policy: BoundPolicy, wait: LoadWait, endpoint: WebhookEndpoint | None
     ) -> ServedState:
-        """Webhooks stay as they are: whatever was refused before is not let through meanwhile."""
+        """Webhooks stay as they are: requests that were denied before are not allowed meanwhile."""
         asked = self.webhooks.list_services(policy.binding.unique_name)
         mode = policy.binding.mode.value
         is_asked = endpoint is not None and endpoint.service in asked
@@ -305,11 +301,11 @@ class PolicyServerReconciler:
             return describe_active(mode, wait.reason)
         return describe_pending(mode, "NotServedYet", wait.reason, is_served=False)
 
-    async def _let_go(self, policy: BoundPolicy) -> tuple[ServedState, bool]:
+    async def _release_policy(self, policy: BoundPolicy) -> tuple[ServedState, bool]:
         """The policy is being deleted: its webhook goes first."""
         removed = await self.webhooks.remove(policy.binding.unique_name)
         if removed:
-            # API servers still ask for a moment; until then the policy answers.
+            # API servers still call for a moment; until then the policy answers.
             await asyncio.sleep(self._spread)
         await self._statuses.release(policy.stored.resource, policy.stored.document)
         why = "the policy is being deleted"
@@ -322,7 +318,7 @@ class PolicyServerReconciler:
         return WebhookEndpoint(placement.authority.bundle, self._namespace, name, SERVICE_PORT)
 
     async def _sweep(self, policies: Iterable[BoundPolicy]) -> bool:
-        """Remove the webhooks of policies that went while nobody looked."""
+        """Remove the webhooks of policies that were deleted while no controller ran."""
         known = {policy.binding.unique_name for policy in policies}
         removed = False
         for orphan in sorted(self.webhooks.list_orphans(known)):
@@ -380,22 +376,6 @@ class PolicyServerReconciler:
 
 
 def _mark(item: JsonObject) -> str:
-    """Text that changes when the object is changed by whoever it may be; not with its status."""
+    """Text that changes with every change of the object, except of its status."""
     metadata = item["metadata"]
     return str(metadata.get("generation") or metadata.get("resourceVersion") or "")
-
-
-def build_policy_servers_loop(
-    context: ControllerContext, own: OwnServer, emit: EmitEvent
-) -> ReconcileLoop:
-    """The loop of policy servers and of the policies that name them."""
-    reconciler = PolicyServerReconciler(context, own, emit)
-    loop = ReconcileLoop(
-        "policy-server-controller",
-        reconciler.reconcile,
-        interval=_INTERVAL,
-        caches=(reconciler.servers, *reconciler.webhooks.caches),
-    )
-    context.store.listen(loop.wake)
-    reconciler.look_again = lambda: loop.wake_later(_WAITING_INTERVAL)
-    return loop

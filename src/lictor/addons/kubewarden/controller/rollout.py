@@ -30,7 +30,7 @@ POD = Resource("", "v1", "pods", "Pod")
 _REVISION = "deployment.kubernetes.io/revision"
 _TEMPLATE_HASH = "pod-template-hash"
 _OVER = ("Succeeded", "Failed")
-# What they say is asked on their port for probes, and can do no harm: what is not loaded refuses.
+# Read from their port for probes, without security risk: a policy that is not loaded denies.
 _AT_ONCE = 8
 _MOST_BYTES = 4 * 1024 * 1024
 # For one Pod, and for all of a run.
@@ -50,7 +50,7 @@ class Workloads(msgspec.Struct, frozen=True):
         if deployment is None:
             return f"Deployment {server.full_name} is not there yet"
         if _read_annotation(deployment, CONFIG_VERSION) != version:
-            return f"Deployment {server.full_name} has not been told of the policy yet"
+            return f"Deployment {server.full_name} does not have the policy yet"
         revision = _read_annotation(deployment, _REVISION)
         current = [
             _read_label(each, _TEMPLATE_HASH)
@@ -134,7 +134,7 @@ class OwnServer:
     def find_endpoint(
         self, policy: StoredPolicy
     ) -> tuple[WebhookEndpoint | None, "LoadWait | None"]:
-        """Where the API server may ask about a policy, and why it may not yet."""
+        """Where the API server may call for a policy, and why it may not yet."""
         if not self._healthy():
             why = "the webhooks of lictor, which is the default server, do not answer"
             return None, LoadWait(why)
@@ -157,17 +157,17 @@ class LoadWait(msgspec.Struct, frozen=True):
     """Why a policy is not evaluated as it is now."""
 
     reason: str
-    # Whatever it is asked about is refused meanwhile.
+    # Its requests are denied meanwhile.
     refuses: bool = False
-    # Until somebody changes something.
+    # Until an object is changed.
     is_final: bool = False
 
 
 class ServerLoads(msgspec.Struct, frozen=True):
-    """What the ready Pods of one server say."""
+    """The answers of the ready Pods of one server."""
 
     reports: Mapping[str, LoadReport] = {}
-    # Pods that say nothing, and why.
+    # Pods without an answer, and why.
     silent: Mapping[str, str] = {}
 
     def find_wait(self, policy: str, digest: str) -> LoadWait | None:
@@ -177,7 +177,7 @@ class ServerLoads(msgspec.Struct, frozen=True):
         waits = [_explain(pod, report, policy, digest) for pod, report in self.reports.items()]
         waits += [LoadWait(f"Pod {pod}: {why}") for pod, why in self.silent.items()]
         found = [wait for wait in waits if wait is not None]
-        # What most needs to be told comes first.
+        # The most important reason comes first.
         return max(found, key=lambda wait: (wait.is_final, wait.refuses), default=None)
 
 
@@ -192,15 +192,15 @@ def _explain(pod: str, report: LoadReport, policy: str, digest: str) -> LoadWait
     return LoadWait(f"Pod {pod}: {load.reason}", refuses=True, is_final=is_final)
 
 
-class PodQuestions:
-    """Asks the Pods of one run, a few at a time, and not for longer than a run may take."""
+class PodQueries:
+    """Queries the Pods of one run, a few at a time, and no longer than a run may take."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._deadline = asyncio.get_running_loop().time() + _ALL_SECONDS
 
     async def ask(self, server: PolicyServer, pods: Iterable[JsonObject]) -> ServerLoads:
-        """What the Pods of a server say."""
+        """The answers of the Pods of a server."""
         named = {str(pod["metadata"]["name"]): pod for pod in pods}
         answers = await asyncio.gather(*(self._ask(server, pod) for pod in named.values()))
         told = dict(zip(named, answers, strict=True))
@@ -226,7 +226,7 @@ class PodQuestions:
 
 
 async def _fetch(address: str, port: int) -> LoadReport:
-    # Nothing but an address: no name is looked up, and no proxy asked.
+    # An address only: no name is resolved, and no proxy is used.
     ipaddress.ip_address(address)
     connection = ClientConnection(*await open_stream(Destination(address, port)))
     try:

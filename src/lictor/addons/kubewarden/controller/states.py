@@ -1,4 +1,4 @@
-"""Where is a policy served, can it be asked there, and what do the statuses say of that?"""
+"""Where a policy is served, whether it can be called there, and the statuses that follow."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ import msgspec
 from lictor.addons.kubewarden.controller.certificates import ServerAuthority
 from lictor.addons.kubewarden.controller.rollout import (
     LoadWait,
-    PodQuestions,
+    PodQueries,
     ServerLoads,
     Workloads,
 )
@@ -46,7 +46,7 @@ class PolicyStage(StrEnum):
     SCHEDULED = "scheduled"
     # The server does not evaluate it yet.
     PENDING = "pending"
-    # The API server asks about it, and its server answers.
+    # The API server calls it, and its server answers.
     ACTIVE = "active"
 
 
@@ -65,12 +65,12 @@ class ServedState(msgspec.Struct, frozen=True):
     # How the server evaluates it: protect, monitor, or unknown where it does not.
     mode: str
     conditions: Mapping[str, StatedCondition]
-    # Whether only somebody who changes something can change it.
+    # Whether only a change of an object can change it.
     is_final: bool = False
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it may be another one soon, without anybody's doing."""
+        """Whether it may change soon, without a change of objects."""
         if self.is_final:
             return False
         server = self.conditions.get(UP_TO_DATE)
@@ -91,7 +91,7 @@ REACHABLE = "PolicyUniquelyReachable"
 
 
 def describe_active(mode: str, waiting: str = "") -> ServedState:
-    """The API server asks about the policy; `waiting`: why not everybody has its last form yet."""
+    """The API server calls the policy; `waiting`: why not every Pod has its last form yet."""
     conditions = {
         ACTIVE: StatedCondition(
             holds=True, reason="PolicyActive", message="The policy webhook has been created"
@@ -102,7 +102,7 @@ def describe_active(mode: str, waiting: str = "") -> ServedState:
 
 
 def describe_pending(mode: str, reason: str, why: str, *, is_served: bool) -> ServedState:
-    """The API server does not ask about the policy yet; `is_served`: its server knows it."""
+    """The API server does not call the policy yet; `is_served`: its server has loaded it."""
     conditions = {
         ACTIVE: StatedCondition(holds=False, reason=reason, message=_cut(why)),
         **_describe_server("" if is_served else why),
@@ -111,15 +111,15 @@ def describe_pending(mode: str, reason: str, why: str, *, is_served: bool) -> Se
 
 
 def describe_failed(mode: str, wait: LoadWait, *, is_asked: bool) -> ServedState:
-    """Its server cannot evaluate the policy; `is_asked`: the API server asks it all the same."""
-    told = f"{wait.reason}; requests that it is asked about are refused"
-    why = told if is_asked else wait.reason
+    """Its server cannot evaluate the policy; `is_asked`: the API server calls it nevertheless."""
+    message = f"{wait.reason}; its requests are denied"
+    why = message if is_asked else wait.reason
     state = describe_pending(mode, "PolicyCannotBeLoaded", why, is_served=False)
     return msgspec.structs.replace(state, is_final=wait.is_final)
 
 
 def describe_absent(stage: PolicyStage, reason: str, why: str) -> ServedState:
-    """There is no server for the policy, and the API server does not ask about it."""
+    """There is no server for the policy, and the API server does not call it."""
     return ServedState(
         stage, "unknown", {ACTIVE: StatedCondition(holds=False, reason=reason, message=why)}
     )
@@ -186,7 +186,7 @@ def _cut(text: str) -> str:
 
 
 class BoundPolicy(msgspec.Struct, frozen=True):
-    """A policy in the cluster, and what it says of its server."""
+    """A policy in the cluster, and its binding to a server."""
 
     stored: StoredPolicy
     binding: PolicyBinding
@@ -197,12 +197,12 @@ class ServerRun(msgspec.Struct, frozen=True):
     """A server after its objects were looked after."""
 
     server: PolicyServer
-    # What its ConfigMap says of each policy, by unique name.
+    # The state of each policy in its ConfigMap, by unique name.
     entries: Mapping[str, JsonObject]
     conditions: Mapping[str, StatedCondition]
     # Why its Pods do not evaluate these yet; empty where they do.
     waiting: str = ""
-    # What its Pods say of each policy; None where they cannot say it.
+    # The state of each policy in its Pods; None if they do not report it.
     loads: ServerLoads | None = None
 
     def find_wait(self, policy: str) -> LoadWait | None:
@@ -212,15 +212,15 @@ class ServerRun(msgspec.Struct, frozen=True):
             return LoadWait(_NO_ROOM)
         config = self.conditions["ConfigMapReconciled"]
         if not config.holds:
-            return LoadWait(f"its server cannot be told of it: {config.message}")
+            return LoadWait(f"its server cannot be configured: {config.message}")
         if self.loads is not None:
             return self.loads.find_wait(policy, digest_document(entry))
         return LoadWait(self.waiting) if self.waiting else None
 
 
 async def ask_pods(runs: Mapping[str, ServerRun], workloads: Workloads) -> dict[str, ServerRun]:
-    """With what the Pods say, where they can."""
-    questions = PodQuestions()
+    """With the answers of the Pods, if they report them."""
+    questions = PodQueries()
     asked = [run for run in runs.values() if run.server.runs_lictor]
     answers = await asyncio.gather(
         *(questions.ask(run.server, workloads.list_ready(run.server)) for run in asked)
@@ -284,7 +284,7 @@ class ServerStatusWriter:
         await self._write(resource, document, {"conditions": conditions})
 
     async def hold(self, resource: Resource, document: JsonObject) -> None:
-        """Keep a policy until its webhook has gone, or a server until the API server asks no more.
+        """Keep a policy until its webhook is removed, or a server until it is no longer called.
 
         With a finalizer.
         """
@@ -329,7 +329,7 @@ class ServerStatusWriter:
         self, resource: Resource, document: JsonObject, finalizers: list[str]
     ) -> None:
         metadata = document["metadata"]
-        # With the version that was read: nobody else's finalizer is lost.
+        # With the version that was read: no other controller's finalizer is lost.
         version = {"resourceVersion": metadata["resourceVersion"]}
         try:
             await self._client.patch(

@@ -28,7 +28,7 @@ _SCOPE = "kubewardenPolicyScope"
 KINDS = (VALIDATING_WEBHOOK, MUTATING_WEBHOOK)
 # So long after an API server refused a configuration, it is not shown the same one again.
 _REFUSED_SECONDS = 60.0
-# What the API server says of a configuration that it does not take, rather than of itself.
+# Statuses that mean an invalid configuration, rather than a fault of the API server.
 _FOR_GOOD = (400, 403, 422)
 
 
@@ -66,16 +66,16 @@ class PolicyWebhooks:
         return set(_list_services(self.find(unique_name)))
 
     async def write(self, binding: PolicyBinding, endpoint: WebhookEndpoint) -> bool:
-        """Have the API server ask about a policy there; True where that had to be written."""
+        """Have the API server call an endpoint for a policy; True if that had to be written."""
         resource = MUTATING_WEBHOOK if binding.is_mutating else VALIDATING_WEBHOOK
         wanted = self._render(binding, endpoint)
         changed = await self._try(resource, wanted)
-        # Only now: in between both ask.
+        # Only now: in between both are called.
         other = VALIDATING_WEBHOOK if binding.is_mutating else MUTATING_WEBHOOK
         return await self._remove(other, binding.unique_name) or changed
 
     async def remove(self, unique_name: str) -> bool:
-        """Have the API server ask about a policy no more; True where it did."""
+        """Have the API server stop calling for a policy; True if it did call."""
         removed = [await self._remove(kind, unique_name) for kind in KINDS]
         return any(removed)
 
@@ -165,10 +165,10 @@ def _list_services(configurations: list[JsonObject]) -> Iterator[str]:
             yield str((config.get("service") or {}).get("name") or config.get("url") or "")
 
 
-async def let_go_of_policies(client: Client, names: Names) -> None:
-    """Remove the webhooks of policies, and whatever would keep policies and servers from going.
+async def release_all_policies(client: Client, names: Names) -> None:
+    """Remove the webhooks of policies, and the finalizers of policies and servers.
 
-    For an installation that goes: nobody would be left to do it.
+    For an uninstall: no controller would be left to do it.
     """
     for resource in KINDS:
         for found in await client.list(resource, labels=f"{PART_OF}={KUBEWARDEN}"):

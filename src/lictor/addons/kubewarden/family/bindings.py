@@ -1,4 +1,4 @@
-"""Where is a policy served, under which name, and what do its server and its webhook say of it?
+"""Where a policy is served, under which name, and its entry in its server and its webhook.
 
 Read from the document as it is stored: a policy whose record is wrong has a server all the same.
 """
@@ -8,7 +8,7 @@ import msgspec
 from lictor.addons.kubewarden.family.entries import PolicyMode
 from lictor.addons.kubewarden.family.policy_server import DEFAULT_SERVER
 from lictor.addons.kubewarden.family.records import WasmRecord, describe_entry
-from lictor.core.families.registry import PolicyKind, WebhookPath
+from lictor.core.families.family import PolicyKind, WebhookPath
 from lictor.core.raw import Json, JsonObject
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -32,7 +32,7 @@ class PolicyBinding(msgspec.Struct, frozen=True):
     def write_entry(self, namespaced_capabilities: tuple[str, ...] = ()) -> JsonObject | None:
         """The entry in policies.yml; None where the policy cannot be read.
 
-        `namespaced_capabilities`: what the server lets policies of namespaces ask their host.
+        `namespaced_capabilities`: the host calls that the server allows policies of namespaces.
         """
         if self.record is None:
             return None
@@ -87,7 +87,7 @@ class PolicyBinding(msgspec.Struct, frozen=True):
 def read_binding(
     kind: PolicyKind, document: JsonObject, record: WasmRecord | None
 ) -> PolicyBinding:
-    """What a document of this kind says; what it leaves out has Kubewarden's defaults."""
+    """The binding in a document of this kind; missing fields have Kubewarden's defaults."""
     metadata = document["metadata"]
     found = document.get("spec")
     spec: JsonObject = found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""What may a policy ask of its host? Patterns such as `*`, `oci/*`, `oci/v1/*`, `oci/v1/verify`."""
+"""Allowed host calls: patterns such as `*`, `oci/*`, `oci/v1/*`, `oci/v1/verify`."""
 
 from collections.abc import Iterable, Iterator
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from lictor.addons.kubewarden.family.host_requests import CertificateQuestion, EncodedCertificate
+from lictor.addons.kubewarden.family.host_requests import CertificateRequest, EncodedCertificate
 from lictor.core.crypto.certificate_chain import (
     Anchors,
     build_chain,
@@ -30,7 +30,7 @@ _NO_CHAIN = "Certificate is not trusted by the provided cert chain"
 _AUTHORITY = "Certificate not trusted: CaUsedAsEndEntity"
 
 
-def answer_trust(question: CertificateQuestion, now: datetime) -> bytes:
+def answer_trust(question: CertificateRequest, now: datetime) -> bytes:
     """Whether the certificate leads to the last of its chain, or to a public authority."""
     certificate = _read(question.cert)
     time = now if question.not_after is None else _read_time(question.not_after)
@@ -51,7 +51,7 @@ def _find_reason(certificate: "x509.Certificate", anchors: Anchors, time: dateti
     if basic is not None and basic.ca:
         return _AUTHORITY
     try:
-        # To be the root itself is not enough: somebody must have issued it.
+        # The root itself is not enough: a certificate must be issued by it.
         if len(build_chain(certificate, anchors, time, "")) == 1:
             check_issued_by(certificate, certificate)
     except SignatureRefusedError:

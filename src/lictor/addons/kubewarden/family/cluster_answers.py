@@ -17,7 +17,7 @@ from lictor.core.ports import ApiCall, Lookups, ObjectQuery
 from lictor.core.raw import JsonObject
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-# Who an object is: kept of it whatever is wanted.
+# The identity of an object: always kept.
 _ALWAYS_SHOWN = (
     "apiVersion",
     "kind",
@@ -32,7 +32,7 @@ _LARGEST_WRITTEN = 8 * 1024 * 1024
 
 
 class ClusterAnswers:
-    """Answers for one policy; what it may ask was settled before."""
+    """Answers for one policy; its permissions were checked before."""
 
     def __init__(self, lookups: Lookups) -> None:
         self._lookups = lookups
@@ -156,6 +156,6 @@ def _complete(item: JsonObject) -> JsonObject:
 def _limit(answer: bytes) -> bytes:
     if len(answer) > _LARGEST_ANSWER:
         raise HostCallError(
-            f"the answer has more than {_LARGEST_ANSWER} bytes: ask with selectors or field masks"
+            f"the answer has more than {_LARGEST_ANSWER} bytes: use selectors or field masks"
         )
     return answer

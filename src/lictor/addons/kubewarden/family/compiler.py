@@ -1,6 +1,6 @@
-"""Kubewarden's policies and groups become programs: a rule that asks the module.
+"""Kubewarden's policies and groups become programs: a rule that calls the module.
 
-The module is fetched and opened when the first request asks for it, and kept.
+The module is fetched and opened for the first request, and kept.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ from lictor.core.evaluate.admission_request import describe_request
 from lictor.core.facts.resource_names import ResourceNames, builtin_names
 from lictor.core.families.registry import refer
 from lictor.core.lang.wasm_records import GuestLimits, HostCalls
-from lictor.core.match.combine import asked_within
+from lictor.core.match.combine import requested_within
 from lictor.core.match.constraints import compile_constraints, spare_guards
 from lictor.core.model.program import (
     Bounds,
@@ -64,13 +64,13 @@ _VIEW = "kubewarden"
 
 def compile_wasm_policy(record: WasmRecord, context: CompileContext) -> Program:
     """Turn a policy into a program; one that is wrong answers with the reason."""
-    return _Compiler(record, context).build(lambda: _make_judge(record, context))
+    return _Compiler(record, context).build(lambda: _build_evaluator(record, context))
 
 
 def fail_wasm_policy(record: WasmRecord, error: LictorError, context: CompileContext) -> Program:
     """A program whose only answer is the error."""
 
-    def fail() -> "_Judge":
+    def fail() -> "_Evaluator":
         raise error
 
     return _Compiler(record, context).build(fail)
@@ -82,27 +82,27 @@ class _Compiler:
         self._context = context
         self._ref = refer(record)
 
-    def build(self, make_judge: Callable[[], "_Judge"]) -> Program:
-        kept: list[_Judge] = []
+    def build(self, build_evaluator: Callable[[], "_Evaluator"]) -> Program:
+        kept: list[_Evaluator] = []
 
-        def find_judge() -> _Judge:
+        def find_evaluator() -> _Evaluator:
             if not kept:
-                kept.append(make_judge())
+                kept.append(build_evaluator())
             return kept[0]
 
         if getattr(self._record.spec, "mutating", False):
             rules: tuple[CompiledRule, ...] = (
-                self._rule(Phase.MUTATE, lambda case: find_judge().change(case)),
-                # A scan changes nothing and asks no rule that would.
-                self._rule(Phase.VALIDATE, lambda case: find_judge().audit(case)),
+                self._rule(Phase.MUTATE, lambda case: find_evaluator().change(case)),
+                # A scan changes nothing and evaluates no mutating rule.
+                self._rule(Phase.VALIDATE, lambda case: find_evaluator().audit(case)),
             )
         else:
-            rules = (self._rule(Phase.VALIDATE, lambda case: find_judge().judge(case)),)
+            rules = (self._rule(Phase.VALIDATE, lambda case: find_evaluator().evaluate(case)),)
         return Program(
             policy=self._ref,
             rules=rules,
             background=self._record.spec.background_audit,
-            prepare=lambda: find_judge().opener.open().settings_error,
+            prepare=lambda: find_evaluator().opener.open().settings_error,
         )
 
     def _rule(self, phase: Phase, check: Check) -> CompiledRule:
@@ -113,7 +113,7 @@ class _Compiler:
             select=self._select,
             check=lambda: check,
         )
-        # Guests may ask for what is not in the request, and take their time in any case.
+        # Guests may make host calls, and may take long in any case.
         bounds = Bounds(asked_in=find_namespace(self._record))
         return replace(bind_rule(made, bounds), needs=Needs.LOOKUPS)
 
@@ -126,7 +126,7 @@ class _Compiler:
             watch=self._context.watch_rule(""),
         )
         namespace = find_namespace(self._record)
-        return spare_guards(asked_within(namespace, constraints) if namespace else constraints)
+        return spare_guards(requested_within(namespace, constraints) if namespace else constraints)
 
 
 def find_names(context: CompileContext) -> ResourceNames:
@@ -138,8 +138,8 @@ def _choose_action(record: WasmRecord) -> Action:
     return Action.AUDIT if record.spec.mode == "monitor" else Action.ENFORCE
 
 
-class _Judge(msgspec.Struct, frozen=True):
-    """Asks one policy."""
+class _Evaluator(msgspec.Struct, frozen=True):
+    """Evaluates one policy."""
 
     name: str
     entry: ServerEntry
@@ -148,7 +148,7 @@ class _Judge(msgspec.Struct, frozen=True):
     meets_conditions: MeetsConditions | None
     describe: Callable[[Case], JsonObject]
 
-    def judge(self, case: Case) -> tuple[Result, ...]:
+    def evaluate(self, case: Case) -> tuple[Result, ...]:
         """An answer of a policy that changes nothing."""
         if not self._concerns(case):
             return ()
@@ -161,11 +161,11 @@ class _Judge(msgspec.Struct, frozen=True):
         if case.request.background or not self._concerns(case):
             return ()
         response = self._ask(case, is_finished=True)
-        return (self._refuse_broken(self.maker.tell_change(response, case.request.object)),)
+        return (self._refuse_broken(self.maker.build_change_result(response, case.request.object)),)
 
     def audit(self, case: Case) -> tuple[Result, ...]:
-        """What such a policy says of an object that is there already."""
-        return self.judge(case) if case.request.background else ()
+        """The result of a mutating policy for an existing object."""
+        return self.evaluate(case) if case.request.background else ()
 
     def _concerns(self, case: Case) -> bool:
         return self.meets_conditions is None or self.meets_conditions(case)
@@ -177,17 +177,17 @@ class _Judge(msgspec.Struct, frozen=True):
         return finish_response(response, self.entry, self.name)
 
     def _is_broken(self) -> bool:
-        """Can it not be asked at all? In a group, members that can may decide."""
+        """Can it not be evaluated at all? In a group, other members may decide."""
         opened = self.opener.open()
         return not isinstance(opened, OpenGroup) and bool(opened.settings_error)
 
     def _refuse_broken(self, result: Result) -> Result:
-        """What cannot be asked refuses, as in Kubewarden also in mode monitor."""
+        """A policy that cannot be evaluated denies, as in Kubewarden also in mode monitor."""
         return replace(result, action=Action.ENFORCE) if self._is_broken() else result
 
 
 class _Opener:
-    """Opens a policy when it is first needed; what is not there yet is asked for again."""
+    """Opens a policy when it is first needed; a module that is missing is requested again."""
 
     def __init__(self, open_entry: Callable[[], OpenEntry]) -> None:
         self._open = open_entry
@@ -199,16 +199,16 @@ class _Opener:
         return self._opened
 
 
-def _make_judge(record: WasmRecord, context: CompileContext) -> _Judge:
+def _build_evaluator(record: WasmRecord, context: CompileContext) -> _Evaluator:
     entry = describe_entry(record, _list_capabilities(record, context))
     name, namespace = name_uniquely(record), find_namespace(record)
 
     def open_entry() -> OpenEntry:
         return _open(name, entry, context, namespace)
 
-    return _Judge(
+    return _Evaluator(
         name,
-        # What only tells is told by the action: here everything is said as if it refused.
+        # The action decides what only warns: here every result is a denial.
         replace(entry, policy_mode=PolicyMode.PROTECT),
         _Opener(open_entry),
         ResultMaker(refer(record), _choose_action(record), list_properties(record)),
@@ -218,7 +218,7 @@ def _make_judge(record: WasmRecord, context: CompileContext) -> _Judge:
 
 
 def _list_capabilities(record: WasmRecord, context: CompileContext) -> tuple[str, ...]:
-    """What the server of a policy lets those of namespaces ask; without one nothing."""
+    """The host calls that the server of a policy allows those of namespaces; none without one."""
     for server in context.select(PolicyServerDocument):
         if server.metadata.name == record.spec.policy_server:
             return server.spec.namespaced_policies_capabilities

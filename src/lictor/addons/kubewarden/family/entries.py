@@ -1,4 +1,4 @@
-"""Policies as a policy server knows them: what `policies.yml` says, and what came of each."""
+"""Policies as a policy server has them: the entries of `policies.yml`, and their states."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,16 +11,16 @@ import msgspec
 from lictor.core.raw import Json, JsonObject
 from lictor.core.records import convert_record
 
-# Where a server tells how far it is with each policy. Anybody may read that: no settings are told.
+# Where a server reports the state of each policy. Public: without settings.
 POLICIES_PATH = "/policies"
 _LONGEST_REASON = 1000
-# Shorter ones occur in any sentence, and tell nothing.
+# Shorter ones occur in any sentence, and identify nothing.
 _SHORTEST_SECRET = 3
 _HIDDEN = "…"
 
 
 class PolicyMode(StrEnum):
-    """Does a policy refuse, or only tell?"""
+    """Does a policy deny, or only report?"""
 
     PROTECT = "protect"
     MONITOR = "monitor"
@@ -48,16 +48,16 @@ class MemberEntry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     settings: JsonObject = {}
     context_aware_resources: tuple[ContextAwareResource, ...] = ()
     timeout_eval_seconds: int | None = None
-    # Patterns of what it may ask its host; none: nothing.
+    # Patterns of its allowed host calls; empty: none.
     host_capabilities: tuple[str, ...] = ()
 
 
 class PolicyEntry(MemberEntry, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """A policy of its own."""
+    """A single policy."""
 
     policy_mode: PolicyMode = PolicyMode.PROTECT
     allowed_to_mutate: bool = False
-    # Told instead of what the policy says.
+    # Returned instead of the policy's message.
     message: str | None = None
     namespaced_name: NamespacedName = NamespacedName()
 
@@ -76,7 +76,7 @@ ServerEntry: TypeAlias = PolicyEntry | GroupEntry
 
 
 class AdmissionStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a request was refused, or what else there is to say."""
+    """Why a request was denied, or another message."""
 
     message: str | None = None
     code: int | None = None
@@ -97,12 +97,12 @@ class PolicyResponse(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class LoadStage(StrEnum):
-    """Can a policy be asked?"""
+    """Can a policy be evaluated?"""
 
     READY = "ready"
-    # Its module is on its way, or is asked for again.
+    # Its module is being fetched, or will be requested again.
     PENDING = "pending"
-    # Not before somebody changes something.
+    # Not before its entry is changed.
     FAILED = "failed"
 
 
@@ -127,7 +127,7 @@ _REPORT = msgspec.json.Decoder(LoadReport)
 
 
 def digest_entry(entry: ServerEntry) -> str:
-    """The same for entries that mean the same, wherever they were read."""
+    """The same text for entries of the same meaning, in any file."""
     text = json.dumps(msgspec.to_builtins(entry), sort_keys=True)
     return sha256(text.encode()).hexdigest()
 
@@ -140,7 +140,7 @@ def digest_document(entry: JsonObject) -> str:
 
 
 def describe_load(entry: ServerEntry, why: str, *, is_late: bool) -> PolicyLoad:
-    """How far this entry is; `why`: the reason why it cannot be asked, `is_late`: not yet."""
+    """The state of this entry; `why`: why it cannot be evaluated, `is_late`: not yet."""
     digest = digest_entry(entry)
     if not why:
         return PolicyLoad(digest, LoadStage.READY)

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from lictor.core.errors import SyntaxFaultError
 
-# None: cannot be told.
+# None: unknown.
 Truth: TypeAlias = bool | None
 AskMember: TypeAlias = Callable[[str], Truth]
 GroupDecision: TypeAlias = Callable[[AskMember], Truth]
@@ -35,7 +35,7 @@ class _Token(NamedTuple):
 
 
 def compile_group_expression(text: str, members: Collection[str]) -> GroupDecision:
-    """Read an expression over these members; SyntaxFaultError says where it is wrong."""
+    """Parse an expression over these members; SyntaxFaultError has the position."""
     if len(text) > _LONGEST:
         raise _fault_at(_LONGEST, text[: _LONGEST + 1], f"longer than {_LONGEST} characters")
     return _Parser(text, members).read()

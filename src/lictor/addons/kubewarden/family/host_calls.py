@@ -1,4 +1,4 @@
-"""The host of one policy: what it asks is looked at, answered, and kept for a moment."""
+"""The host of one policy: its calls are checked, answered, and cached for a moment."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ from lictor.core.lang.wasm_records import ContextResource
 from lictor.core.ports import GuestLogLine, Lookups, RegistryAccess
 
 _MOST_ADDRESSES = 256
-# For how long answers about the cluster and about images count without asking again.
+# How long answers about the cluster and about images are cached.
 _CLUSTER_SECONDS = 5.0
 _IMAGE_SECONDS = 60.0
 _IMAGE_REQUESTS = (
@@ -108,7 +108,7 @@ class AnswerCache:
 class LookupAnswers:
     """Answers from the cluster, registries and name servers, for one policy.
 
-    `namespace` is that of the policy, empty where it has none: what registries it may have asked.
+    `namespace` is that of the policy, empty if it has none: it decides about registries.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class _GuestLog:
             line = _LINES.decode(payload)
             fields = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
         except (msgspec.MsgspecError, ValueError) as error:
-            self.say("error", f"a log line of the policy cannot be read: {error}")
+            self.write_line("error", f"a log line of the policy cannot be read: {error}")
             return
         data = {name: bytes(value) for name, value in fields.items()}
         data = {name: value for name, value in data.items() if name not in ("level", "message")}
@@ -246,9 +246,9 @@ class _GuestLog:
             for name, value in list(data.items())[:_MOST_DATA]
         }
         level = _LEVELS.get(line.level.lower(), line.level.lower())
-        self.say(_clean(level, 16), line.message or "", shown)
+        self.write_line(_clean(level, 16), line.message or "", shown)
 
-    def say(self, level: str, message: str, data: Mapping[str, str] | None = None) -> None:
+    def write_line(self, level: str, message: str, data: Mapping[str, str] | None = None) -> None:
         if not self._may_write():
             self._dropped += 1
             return
@@ -281,8 +281,8 @@ class PolicyHost:
     """Implements `HostCalls` for one policy; CompileError for capabilities that there are not.
 
     A policy of a namespace reads no objects, as only policies of the whole cluster can be granted
-    that, and is told who may do what in its own namespace only. `answers` takes the place of the
-    lookups where sessions are recorded or replayed, `tell` where log lines go elsewhere.
+    that, and reads rights of users in its namespace only. `answers` replaces the lookups if a
+    session is recorded or replayed, `tell` receives log lines that go elsewhere.
     """
 
     def __init__(  # noqa: PLR0913  (all but two are for special uses)
@@ -324,7 +324,7 @@ class PolicyHost:
         """The very same tuple as before where nothing has changed."""
         if not self._resources:
             return ()
-        # Kubewarden does not ask this: what a policy in Rego reads is a list all the same.
+        # Kubewarden does not check this: a policy in Rego reads a list in any case.
         self._check_granted(LIST_ALL)
         for resource in self._resources:
             self._check_resource(*resource)
@@ -357,7 +357,7 @@ class PolicyHost:
             return
         if capability not in CAPABILITIES:
             raise HostCallError(_describe_unknown(capability))
-        self._log.say("error", f"the policy asked for {capability}, which it is not granted")
+        self._log.write_line("error", f"the policy requested {capability}, which it is not granted")
         raise HostCallError(
             f"Policy has not been granted access to the '{capability}' host capability. "
             "The violation has been reported."
@@ -367,18 +367,18 @@ class PolicyHost:
         if (api_version, kind) in self._readable:
             return
         what = f"{api_version[:100]}/{kind[:100]}"
-        self._log.say("error", f"the policy asked for {what}, which it is not granted")
+        self._log.write_line("error", f"the policy requested {what}, which it is not granted")
         raise HostCallError(
             f"Policy has not been granted access to Kubernetes {what} resources. "
             "The violation has been reported."
         )
 
     def _check_subject(self, request: CheckAccess) -> None:
-        asked = request.request.resource_attributes.namespace
-        if self._namespace and asked != self._namespace:
-            where = f"namespace {asked[:100]}" if asked else "the whole cluster"
+        wanted = request.request.resource_attributes.namespace
+        if self._namespace and wanted != self._namespace:
+            where = f"namespace {wanted[:100]}" if wanted else "the whole cluster"
             raise HostCallError(
-                f"a policy of namespace {self._namespace} is not told who may do what in {where}"
+                f"a policy of namespace {self._namespace} may not read rights of {where}"
             )
 
 

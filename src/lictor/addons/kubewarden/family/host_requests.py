@@ -1,4 +1,4 @@
-"""What policies ask of their host: requests as records, by their names in calls and in sessions."""
+"""Host calls of policies: requests as records, by their names in calls and in sessions."""
 
 from collections.abc import Mapping
 from typing import Annotated, TypeAlias
@@ -35,7 +35,7 @@ class ListNamespaceObjects(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListAllObjects(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects of a kind, wherever they are."""
+    """The objects of a kind, in all namespaces."""
 
     api_version: str
     kind: str
@@ -45,14 +45,14 @@ class ListAllObjects(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GetPluralName(msgspec.Struct, frozen=True):
-    """The resource of a kind; asked by us for policies in Rego."""
+    """The resource of a kind; used for policies in Rego."""
 
     api_version: str
     kind: str
 
 
 class AccessAttributes(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants to do."""
+    """An action of a user."""
 
     group: str | None = None
     name: str | None = None
@@ -166,7 +166,7 @@ class EncodedCertificate(msgspec.Struct, frozen=True):
     data: Bytes
 
 
-class CertificateQuestion(msgspec.Struct, frozen=True):
+class CertificateRequest(msgspec.Struct, frozen=True):
     """A certificate, and those that lead to the one that is trusted: the last."""
 
     cert: EncodedCertificate
@@ -177,7 +177,7 @@ class CertificateQuestion(msgspec.Struct, frozen=True):
 class TrustCertificate(msgspec.Struct, frozen=True):
     """Is a certificate trusted?"""
 
-    request: CertificateQuestion
+    request: CertificateRequest
 
 
 ImageVerification: TypeAlias = (
@@ -259,7 +259,7 @@ def _read_wrapped(capability: str, payload: bytes) -> HostRequest:
             asked = msgspec.json.decode(payload, type=_AccessPayload)
             return CheckAccess(asked.subject_access_review, asked.disable_cache)
         case "crypto/v1/is_certificate_trusted":
-            return TrustCertificate(msgspec.json.decode(payload, type=CertificateQuestion))
+            return TrustCertificate(msgspec.json.decode(payload, type=CertificateRequest))
         case "oci/v1/verify":
             return _read_first_verification(payload)
         case "oci/v2/verify":

@@ -49,7 +49,7 @@ _KEY_BEGIN = "-----BEGIN "
 
 
 class ImageAnswers:
-    """Answers about images, asked for with the rights of one policy."""
+    """Answers about images, read with the rights of one policy."""
 
     def __init__(self, registries: Registries, access: RegistryAccess) -> None:
         self._registries = registries
@@ -79,7 +79,7 @@ class ImageAnswers:
         return orjson.dumps(answer)
 
     def verify(self, request: ImageVerification) -> bytes:
-        """Trusted, with the digest that was; HostCallError where anybody has not signed."""
+        """Trusted, with its digest; HostCallError if a required signer has not signed."""
         attestors = tuple(_list_attestors(request, self._access.namespace))
         if len(attestors) > _MOST_SIGNERS:
             raise HostCallError(f"more than {_MOST_SIGNERS} signers")
@@ -114,7 +114,7 @@ class ImageAnswers:
         return parts.repository, self._registries.manifest(parts.repository, wanted, self._access)
 
 
-# --- whose signatures are asked for
+# --- required signers
 
 
 def _list_attestors(request: ImageVerification, namespace: str) -> Iterator[CosignAttestor]:
@@ -144,9 +144,9 @@ def _demand(is_good: bool, message: str) -> None:  # noqa: FBT001  (reads as a s
 
 
 def _trust_key(text: str) -> TrustedKey:
-    # An URI would have a key management service asked with our rights.
+    # A URI would call a key management service with lictor's rights.
     _demand(text.strip().startswith(_KEY_BEGIN), "a public key is given in PEM")
-    # A key says who signed; whether a log saw it is not asked, as nobody asks where it is missing.
+    # A key identifies the signer; a transparency log is not required, as in Kubewarden.
     return TrustedKey(text, log=LogTrust(ignore_log=True))
 
 
@@ -191,7 +191,7 @@ def _read_text(data: Bytes) -> str:
         raise HostCallError("a certificate is given in PEM") from error
 
 
-# --- what manifests say
+# --- manifests
 
 
 def _read_object(content: bytes, reference: str) -> JsonObject:

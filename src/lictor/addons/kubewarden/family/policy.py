@@ -62,13 +62,13 @@ class OpenPolicy(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     entry: MemberEntry
     guest: Guest | None = None
     mode: ExecutionMode = ExecutionMode.WAPC
-    # Why it cannot be asked: its settings, or its module. Empty where it can.
+    # Why it cannot be evaluated: its settings, or its module. Empty if it can.
     settings_error: str = ""
     # Its module could not be had, and may be had later.
     is_late: bool = False
 
     def evaluate(self, request: Json, *, raw: bool = False) -> PolicyResponse:
-        """What the policy itself says; errors of it are refusals with the code 500."""
+        """The answer of the policy; its errors are denials with the code 500."""
         uid = read_uid(request)
         if self.guest is None or self.settings_error:
             return _refuse(uid, self.settings_error, _INTERNAL)
@@ -82,7 +82,7 @@ class OpenPolicy(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             return _refuse(uid, f"internal server error: {error}", _INTERNAL)
 
     def validate(self, request: Json, *, raw: bool = False) -> PolicyResponse:
-        """What the API server is told; a policy that cannot be asked refuses in every mode."""
+        """The response to the API server; an unusable policy denies in every mode."""
         response = self.evaluate(request, raw=raw)
         if self.settings_error or not isinstance(self.entry, PolicyEntry):
             return response
@@ -105,17 +105,17 @@ class OpenGroup(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     @property
     def settings_error(self) -> str:
-        """Why a member cannot be asked; the group is asked all the same, as it may not matter."""
+        """Why a member cannot be evaluated; the group still is, as the member may not matter."""
         broken = (member for member in self.members.values() if member.settings_error)
         return next((f"{member.name}: {member.settings_error}" for member in broken), "")
 
     @property
     def is_late(self) -> bool:
-        """Whether a member may be asked later."""
+        """Whether a member may become available later."""
         return any(member.is_late for member in self.members.values())
 
     def evaluate(self, request: Json, *, raw: bool = False) -> PolicyResponse:
-        """What the members add up to; where that cannot be told, a refusal with the code 500."""
+        """The result of the members; if it is undecidable, a denial with the code 500."""
         uid = read_uid(request)
         if self.decide is None:
             return _refuse(uid, self.expression_error, _INTERNAL)
@@ -129,12 +129,12 @@ class OpenGroup(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return PolicyResponse(uid=uid, allowed=False, status=status)
 
     def validate(self, request: Json, *, raw: bool = False) -> PolicyResponse:
-        """What the API server is told."""
+        """The response to the API server."""
         return finish_response(self.evaluate(request, raw=raw), self.entry, self.name)
 
 
 class _Poll:
-    """The members of a group and one request: each is asked once, and only when it matters."""
+    """The members of a group and one request: each is evaluated once, and only if it matters."""
 
     def __init__(self, members: Mapping[str, OpenPolicy], request: Json, raw: bool) -> None:  # noqa: FBT001
         self._members = members
@@ -174,7 +174,7 @@ def open_policy(
 ) -> OpenPolicy:
     """Fetch the module of a policy and hand it its settings.
 
-    Wrong settings are told by `settings_error`. ModuleError where the module cannot be run,
+    Invalid settings are in `settings_error`. ModuleError if the module cannot be run,
     LookupFailedError where it cannot be had, NotYetError where it is on its way.
     """
     module = modules.load(entry.module, namespace)
@@ -192,7 +192,7 @@ def open_module(
 ) -> OpenPolicy:
     """Open a policy whose module is there, in another mode than its own where one is given."""
     # Loads wasmtime, which most commands never need.
-    from lictor.addons.kubewarden.runtime.guests import open_guest
+    from lictor.addons.kubewarden.runtime import open_guest
 
     used = mode or module.execution_mode
     own = entry.timeout_eval_seconds
@@ -204,8 +204,8 @@ def open_module(
 
 def fail_policy(name: str, entry: MemberEntry, error: LictorError) -> OpenPolicy:
     """A policy that cannot be opened, and refuses everything."""
-    told = str(error) or type(error).__name__
-    why, is_late = f"the policy cannot be run: {told}", isinstance(error, LookupFailedError)
+    detail = str(error) or type(error).__name__
+    why, is_late = f"the policy cannot be run: {detail}", isinstance(error, LookupFailedError)
     return OpenPolicy(name=name, entry=entry, settings_error=why, is_late=is_late)
 
 
@@ -218,7 +218,7 @@ def open_group(
     *,
     namespace: str = "",
 ) -> OpenGroup:
-    """Open the members of a group; one that cannot be opened is asked in vain.
+    """Open the members of a group; one that cannot be opened answers with an error.
 
     NotYetError where a module is on its way.
     """
@@ -265,11 +265,11 @@ def finish_response(response: PolicyResponse, entry: ServerEntry, name: str) -> 
     if isinstance(entry, GroupEntry):
         return response
     if response.patch is not msgspec.UNSET and not entry.allowed_to_mutate:
-        told = (
+        detail = (
             f"Request rejected by policy {name}: the policy wants to change the object, "
             "but it is not allowed to mutate"
         )
-        status = AdmissionStatus(message=told)
+        status = AdmissionStatus(message=detail)
         response = replace(response, allowed=False, **_UNCHANGED, status=status)
     if response.allowed or entry.message is None:
         return response
@@ -296,11 +296,11 @@ def _ask_settings(guest: Guest, entry: MemberEntry) -> str:
         return f"the settings cannot be checked: {error}"
     if answer.valid:
         return ""
-    return f"the settings are invalid: {answer.message or 'the policy does not say why'}"
+    return f"the settings are invalid: {answer.message or 'the policy gives no reason'}"
 
 
 def _tell(uid: str, answer: GuestAnswer, before: Json, *, raw: bool) -> PolicyResponse:
-    told = PolicyResponse(
+    detail = PolicyResponse(
         uid=uid,
         allowed=answer.accepted,
         audit_annotations=None
@@ -309,16 +309,16 @@ def _tell(uid: str, answer: GuestAnswer, before: Json, *, raw: bool) -> PolicyRe
         warnings=None if answer.warnings is None else tuple(answer.warnings),
     )
     if answer.message is not None or answer.code is not None:
-        told = replace(told, status=AdmissionStatus(message=answer.message, code=answer.code))
+        detail = replace(detail, status=AdmissionStatus(message=answer.message, code=answer.code))
     if answer.mutated_object is None:
-        return told
+        return detail
     if before is None and not raw:
-        return replace(told, allowed=False, status=AdmissionStatus(message=_NOT_ON_DELETE))
+        return replace(detail, allowed=False, status=AdmissionStatus(message=_NOT_ON_DELETE))
     changes = diff(before, answer.mutated_object)
     if not changes:
-        return told
+        return detail
     patch = b64encode(msgspec.json.encode(changes)).decode()
-    return replace(told, patch=patch, patch_type="JSONPatch")
+    return replace(detail, patch=patch, patch_type="JSONPatch")
 
 
 def _read_object(request: Json) -> Json:

@@ -4,7 +4,7 @@ import msgspec
 
 from lictor.addons.kubewarden.family.capabilities import read_capabilities
 from lictor.core.errors import CompileError
-from lictor.core.families.registry import WebhookPath
+from lictor.core.families.family import WebhookPath
 from lictor.core.raw import Json, JsonObject
 from lictor.core.records import convert_record
 
@@ -55,7 +55,7 @@ class PolicyServerSpec(
     requests: JsonObject = {}
     tolerations: tuple[JsonObject, ...] = ()
     priority_class_name: str = ""
-    # What policies of namespaces may ask their host for; left out: nothing.
+    # The host calls that policies of namespaces may make; empty: none.
     namespaced_policies_capabilities: tuple[str, ...] = ()
     webhook_port: int = 8443
     readiness_probe_port: int = 8081
@@ -84,7 +84,7 @@ class PolicyServer(msgspec.Struct, frozen=True):
 
     @property
     def runs_lictor(self) -> bool:
-        """Is its image one of lictor, whose program must be told to be a policy server?"""
+        """Is its image one of lictor, which needs the command `policy-server`?"""
         image = self.spec.image.rpartition("/")[2].partition("@")[0].partition(":")[0]
         return image == "lictor"
 

@@ -43,7 +43,7 @@ class OperationRule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 
 class RequestSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """Which requests a policy or a group is asked about, and by whom."""
+    """The requests that a policy or a group evaluates, and the server that runs it."""
 
     rules: tuple[OperationRule, ...]
     policy_server: str = DEFAULT_SERVER
@@ -58,7 +58,7 @@ class RequestSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 class WasmPolicySpec(RequestSpec, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """A policy in Wasm that is asked about the requests of its namespace."""
+    """A policy in Wasm that evaluates the requests of its namespace."""
 
     module: str
     mutating: bool
@@ -70,7 +70,7 @@ class WasmPolicySpec(RequestSpec, frozen=True, rename="camel", omit_defaults=Tru
 class ClusterWasmPolicySpec(
     WasmPolicySpec, frozen=True, rename="camel", omit_defaults=True, kw_only=True
 ):
-    """A policy in Wasm that is asked about the requests of the whole cluster."""
+    """A policy in Wasm that evaluates the requests of the whole cluster."""
 
     namespace_selector: LabelSelector | None = None
     context_aware_resources: tuple[ContextAwareResource, ...] = ()
@@ -162,10 +162,17 @@ class PolicyServerDocument(msgspec.Struct, frozen=True, rename="camel", omit_def
 
 
 WasmRecord: TypeAlias = WasmPolicy | ClusterWasmPolicy | WasmGroup | ClusterWasmGroup
+RECORDS: dict[str, type[msgspec.Struct]] = {
+    "AdmissionPolicy": WasmPolicy,
+    "ClusterAdmissionPolicy": ClusterWasmPolicy,
+    "AdmissionPolicyGroup": WasmGroup,
+    "ClusterAdmissionPolicyGroup": ClusterWasmGroup,
+    "PolicyServer": PolicyServerDocument,
+}
 
 
 def find_namespace(record: WasmRecord) -> str:
-    """The namespace whose requests a policy is asked about; empty for the whole cluster."""
+    """The namespace whose requests a policy evaluates; empty for the whole cluster."""
     if isinstance(record, WasmPolicy | WasmGroup):
         return record.metadata.namespace or "default"
     return ""
@@ -204,8 +211,8 @@ def describe_constraints(record: WasmRecord) -> MatchResources:
 def describe_entry(record: WasmRecord, namespaced_capabilities: Strings = ()) -> ServerEntry:
     """The policy as its server knows it.
 
-    `namespaced_capabilities` are what the server lets policies of namespaces ask their host;
-    policies of the whole cluster may ask for everything.
+    `namespaced_capabilities` are the host calls that the server allows policies of namespaces;
+    policies of the whole cluster may make all of them.
     """
     capabilities = namespaced_capabilities if find_namespace(record) else ("*",)
     spec = record.spec
@@ -245,7 +252,7 @@ def complete_address(module: str) -> str:
 
 
 def locate_modules(record: WasmRecord, folder: str) -> WasmRecord:
-    """The policy with modules that are files found from the folder of its own file."""
+    """The policy with modules that are files resolved from the folder of its file."""
     spec = record.spec
     if isinstance(spec, WasmPolicySpec):
         found = replace(spec, module=_locate(spec.module, folder))

@@ -1,7 +1,7 @@
-"""What do results and reports say of a policy, and what does an answer of its add up to?"""
+"""A policy in results and reports, and how its answer becomes a result."""
 
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -9,7 +9,16 @@ from msgspec.structs import replace
 from lictor.addons.kubewarden.family.entries import AdmissionStatus, PolicyResponse
 from lictor.addons.kubewarden.family.records import WasmRecord, name_uniquely
 from lictor.core.errors import EvaluationError
+from lictor.core.families.explanation import (
+    MatchClause,
+    RuleExplanation,
+    dig,
+    is_expression,
+    list_expressions,
+)
 from lictor.core.lang.patch.strict_json_patch import apply_json_patch
+from lictor.core.lang.watch import ClosureAnswer
+from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.result import Action, CallerAnswer, PolicyRef, Result, RuleType, Status
 from lictor.core.raw import Json, JsonObject
 
@@ -26,7 +35,7 @@ def refer_to_policy(record: WasmRecord, ref: PolicyRef) -> PolicyRef:
     """The policy as reports name it: by its unique name, with Kubewarden's annotations."""
     annotations = ref.annotations
     if record.spec.mode == "monitor":
-        # What refuses nobody is for information, whatever its author thinks of its weight.
+        # A policy that denies nothing is informational, despite its declared severity.
         annotations = {**annotations, _SEVERITY: "info"}
     return replace(
         ref,
@@ -37,7 +46,7 @@ def refer_to_policy(record: WasmRecord, ref: PolicyRef) -> PolicyRef:
 
 
 def list_properties(record: WasmRecord) -> dict[str, str]:
-    """What an entry of a report says of the policy beside its name."""
+    """The properties of a policy in an entry of a report."""
     metadata = record.metadata
     told = {
         "policy-uid": metadata.uid,
@@ -63,7 +72,7 @@ class ResultMaker(msgspec.Struct, frozen=True):
     properties: Mapping[str, str]
 
     def tell(self, response: PolicyResponse, *, is_background: bool) -> Result:
-        """What the policy said of a request; in the background in its own words alone."""
+        """The result for a request; in the background with the policy's message alone."""
         status = response.status or AdmissionStatus()
         message = status.message or ""
         if not is_background:
@@ -83,7 +92,7 @@ class ResultMaker(msgspec.Struct, frozen=True):
             ),
         )
 
-    def tell_change(self, response: PolicyResponse, before: JsonObject | None) -> Result:
+    def build_change_result(self, response: PolicyResponse, before: JsonObject | None) -> Result:
         """The same of a policy that may change the object."""
         told = replace(self.tell(response, is_background=False), type=RuleType.MUTATION)
         if told.status is not Status.PASS or self.action is Action.AUDIT:
@@ -120,7 +129,7 @@ def _fail(told: Result, message: str) -> Result:
 
 
 def _write_status(status: AdmissionStatus) -> JsonObject:
-    """The status; without details where these are more than anybody reads."""
+    """The status, without details if they are too long."""
     written: JsonObject = msgspec.to_builtins(status)
     if len(msgspec.json.encode(status.details)) > _MOST_DETAILS:
         del written["details"]
@@ -131,3 +140,33 @@ def _choose_annotations(response: PolicyResponse) -> dict[str, str]:
     """As many as an audit log can hold."""
     found = list((response.audit_annotations or {}).items())[:_MOST_ANNOTATIONS]
     return {name: text[:_LONGEST_ANNOTATION] for name, text in found}
+
+
+# The name of the closure that matches the whole policy.
+_ROOT = "spec"
+
+
+def explain_policy(
+    policy: PolicyRecord,
+    recorded: Sequence[ClosureAnswer],
+    results: Sequence[Result],
+) -> tuple[RuleExplanation, ...]:
+    """Explain the rules, selectors and conditions of a policy, and the answer of its module."""
+    # Several rules of a mutating policy evaluate the same closures.
+    matches = {each.what: bool(each.answer) for each in recorded if not is_expression(each.what)}
+    # Requests in other namespaces evaluate no closure.
+    matched = matches.pop(_ROOT, False)
+    paths = {what: what[len(_ROOT) + 1 :].replace("resourceRules", "rules") for what in matches}
+    return (
+        RuleExplanation(
+            rule="",
+            title="policy",
+            matched=matched,
+            clauses=tuple(
+                MatchClause(paths[what], fits, dig(policy.spec, paths[what]))
+                for what, fits in matches.items()
+            ),
+            expressions=tuple(list_expressions(recorded, lambda path: dig(policy.spec, path))),
+            results=tuple(results),
+        ),
+    )

@@ -1,4 +1,4 @@
-"""What policies asked and were told, written down and told again: YAML as kwctl has it."""
+"""Host calls and their answers, recorded and replayed: YAML as in kwctl."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _REQUEST = re.compile(r"\s*!(\w+)\s*(.*)", re.DOTALL)
 
 
 class RecordedResponse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was told: `Success` with a payload, or `Error` with a message."""
+    """An answer: `Success` with a payload, or `Error` with a message."""
 
     type: str
     payload: str | None = None
@@ -39,7 +39,7 @@ class RecordedExchange(msgspec.Struct, frozen=True):
 
 
 class RecordingHost:
-    """Passes requests on and notes what is said. Not for several threads."""
+    """Forwards requests and records the answers. Not for several threads."""
 
     def __init__(self, inner: HostAnswers) -> None:
         self._inner = inner
@@ -68,7 +68,7 @@ class RecordingHost:
 
 
 class ReplayingHost:
-    """Tells again what a session says, in its order; HostCallError for any other request."""
+    """Replays a session in its order; HostCallError for any other request."""
 
     def __init__(self, text: str, where: str = "") -> None:
         self._left = [_read_exchange(each, where) for each in _read_session(text, where)]

@@ -7,9 +7,14 @@ from typing import Any
 import msgspec
 
 from lictor.addons.kubewarden.family.group_expression import compile_group_expression
-from lictor.addons.kubewarden.family.records import OperationRule, WasmRecord, find_namespace
+from lictor.addons.kubewarden.family.records import (
+    RECORDS,
+    OperationRule,
+    WasmRecord,
+    find_namespace,
+)
 from lictor.core.errors import CompileError, SyntaxFaultError
-from lictor.core.families.registry import registry
+from lictor.core.families.family import PolicyKind
 from lictor.core.match.combine import REPORT_GROUPS
 from lictor.core.model.finding import FieldPath, Finding, TextOffset
 from lictor.core.raw import Json, JsonObject
@@ -20,7 +25,7 @@ _MOST_SECONDS = 30
 _MOST_CONDITIONS = 64
 _WORD = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 _QUALIFIED = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-# What an expression cannot call, as it has a meaning of its own in CEL.
+# Names that an expression cannot use, as they are reserved in CEL.
 _RESERVED = frozenset(
     (
         *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for"),
@@ -35,7 +40,7 @@ _EVERY_RESOURCE = frozenset(("*", "*/*"))
 
 
 def find_faults(record: WasmRecord) -> Iterator[Finding]:
-    """Everything for which the controller refuses a policy, whatever its kind."""
+    """All reasons why the controller refuses a policy, of every kind."""
     spec = record.spec
     yield from _check_rules(spec.rules, is_namespaced=bool(find_namespace(record)))
     yield from _check_conditions(spec.match_conditions)
@@ -52,19 +57,17 @@ def refuse_faults(record: WasmRecord) -> None:
         raise CompileError(fault.field_and_text)
 
 
-def check_document(body: Json, _: object) -> Iterable[Finding]:
-    """The same for a document; what its fields lack is told by whoever reads them."""
-    group, _, _ = str(body.get("apiVersion")).rpartition("/")
-    kind = registry().get(group, str(body.get("kind")))
+def check_document(kind: PolicyKind, body: Json) -> Iterable[Finding]:
+    """The same for a document; fields that are missing or invalid are reported elsewhere."""
     try:
-        record = convert_record(_drop_nulls(body), kind.load_record())
+        record = convert_record(_drop_nulls(body), RECORDS[kind.kind])
     except msgspec.ValidationError:
         return ()
-    return find_faults(record)  # type: ignore[arg-type]  # by its kind
+    return find_faults(record) if isinstance(record, WasmRecord) else ()
 
 
 def check_change(document: JsonObject, old: JsonObject) -> Iterator[Finding]:
-    """A policy that protects must not be made one that only watches, unseen by anybody."""
+    """Deny a change from `protect` to `monitor`: it would turn protection off unnoticed."""
     before, after = _read_mode(old), _read_mode(document)
     if before == "protect" and after == "monitor":
         yield Finding(
@@ -96,7 +99,7 @@ def _drop_nulls(body: Json) -> Json:
 
 def _check_rules(rules: tuple[OperationRule, ...], *, is_namespaced: bool) -> Iterator[Finding]:
     if not rules:
-        yield _find(("spec", "rules"), "there must be a rule: without one nothing is asked")
+        yield _find(("spec", "rules"), "there must be a rule: without one nothing is evaluated")
     for index, rule in enumerate(rules):
         path: FieldPath = ("spec", "rules", index)
         for field, words in (
@@ -113,7 +116,7 @@ def _check_rules(rules: tuple[OperationRule, ...], *, is_namespaced: bool) -> It
 
 
 def find_reach_fault(record: WasmRecord) -> str:
-    """Why a policy of a namespace must not be asked what it wants to be asked; else empty."""
+    """Why a policy of a namespace must not evaluate what its rules select; else empty."""
     if not find_namespace(record):
         return ""
     for index, rule in enumerate(record.spec.rules):
@@ -168,7 +171,7 @@ def _check_condition(expression: str, path: FieldPath) -> Iterator[Finding]:
         yield Finding(path, error.message, check="bad-expression")
 
 
-# --- what is asked
+# --- rules
 
 
 def _check_group(spec: Any) -> Iterator[Finding]:

@@ -63,7 +63,7 @@ def limit_memory(most: int, group: Path = _GROUP) -> int:
 
 
 def _choose() -> dict[str, str]:
-    """The environment: nothing of ours, and few threads, each of which would reserve memory."""
+    """The environment: empty except for few threads, each of which would reserve memory."""
     # Where this very code and the compiler were found, however that came about.
     specs = [importlib.util.find_spec(name) for name in ("lictor", "wasmtime")]
     files = [spec.origin for spec in specs if spec is not None and spec.origin is not None]

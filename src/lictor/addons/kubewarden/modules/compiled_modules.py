@@ -1,6 +1,6 @@
 """Machine code of modules, compiled once and kept on disk by the digest of the module.
 
-Machine code is run as it is. So the folder must be ours and nobody else may write to it, and the
+Machine code is run as it is. So the folder must be ours and writable by no other user, and the
 same goes for each file; what does not fit is compiled again.
 """
 
@@ -95,7 +95,7 @@ class CompiledModules:
                 with _open_own(path) as descriptor:
                     if _hash(descriptor) != checksum:
                         raise ModuleError("its content has changed")
-                    # The very file that was looked at, whatever its name means by now.
+                    # The file that was checked, even if its name refers to another by now.
                     opened = Path(f"/proc/self/fd/{descriptor}")
                     name = str(opened if opened.exists() else path)
                     return deserialize_file(content, name, self._engine)
@@ -109,7 +109,7 @@ class CompiledModules:
     def _find(self, digest: str) -> list[tuple[Path, str]]:
         from lictor.addons.kubewarden.runtime.engine import settings_key
 
-        # Whoever may write beside the folder may have put another in its place meanwhile.
+        # Another user with write access beside the folder may have replaced it meanwhile.
         if self._folder is None or not _is_own_folder(self._folder):
             return []
         found = []
@@ -181,7 +181,7 @@ def _is_ours(found: os.stat_result) -> bool:
 
 @contextmanager
 def _open_own(path: Path) -> Iterator[int]:
-    """A file that is ours and that nobody else may write to; ModuleError for any other."""
+    """A file that is ours and writable by no other user; ModuleError for any other."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
@@ -201,5 +201,5 @@ def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
-        # Whoever may not remove it may not write there either: it is compiled again each time.
+        # A user who may not remove it may not write there either: it is compiled again each time.
         log.warning("a compiled module cannot be removed", extra={"path": str(path)})

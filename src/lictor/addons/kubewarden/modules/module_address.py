@@ -61,7 +61,7 @@ class ModuleAddress(msgspec.Struct, frozen=True):
 
     @property
     def reference(self) -> str:
-        """What a registry is asked for: the digest where there is one."""
+        """The reference for a registry: the digest if there is one."""
         return self.digest or self.tag
 
     @property
@@ -99,7 +99,7 @@ def _parse_file(rest: str, text: str) -> ModuleAddress:
 
 def _parse_url(text: str, scheme: ModuleScheme) -> ModuleAddress:
     if "@" in text.partition("://")[2].partition("/")[0]:
-        # It would be written into statuses and logs; so it is not told here either.
+        # It would appear in statuses and logs; so it is left out here, too.
         raise ModuleError("a URL of a module must not hold a name or a password")
     try:
         parts = urlsplit(text)
@@ -139,7 +139,7 @@ def locate_in_store(address: ModuleAddress) -> Path:
 
 
 def read_store_path(path: Path) -> ModuleAddress | None:
-    """The address of what lies at a place in the folder; None for what does not belong there."""
+    """The address of a file in the folder; None for a file that does not belong there."""
     scheme, _, rest = path.as_posix().partition("/")
     is_known = scheme in (ModuleScheme.HTTP, ModuleScheme.HTTPS, ModuleScheme.REGISTRY)
     if not is_known or path.name.startswith(UNFINISHED):

@@ -1,7 +1,7 @@
-"""Modules of Wasm policies, fetched beside other work: whoever asks is told to come again.
+"""Modules of Wasm policies, fetched in the background: a caller gets NotYetError until then.
 
-Each namespace has threads of its own, and few: a registry that is slow holds up the policies of
-whoever named it, and no others.
+Each namespace has separate threads, and few: a registry that is slow delays the policies of
+that namespace, and no others.
 """
 
 import logging
@@ -34,7 +34,7 @@ _MOST_OF_THE_CLUSTER = 8
 _MOST = 24
 # So many more of a namespace wait for their turn.
 _MOST_IN_LINE = 64
-# How long whoever asks in vain should wait; it is told earlier where there is news.
+# How long a caller should wait before it retries; a notification may come earlier.
 _PATIENCE = 30.0
 
 
@@ -42,7 +42,7 @@ class _Fetch(msgspec.Struct):
     """What became of a module: on its way, there, or not to be had for now."""
 
     is_running: bool = False
-    # Until somebody has asked for it; then whoever runs it keeps it.
+    # Until it is requested; then its user keeps it.
     arrived: "WasmModule | None" = None
     known: "weakref.ref[WasmModule] | None" = None
     error: LictorError | None = None
@@ -51,7 +51,7 @@ class _Fetch(msgspec.Struct):
 
 
 class FetchedModules:
-    """Implements `core.lang.wasm_module.Modules` without ever making anybody wait."""
+    """Implements `core.lang.wasm_module.Modules` without blocking."""
 
     def __init__(
         self,
@@ -88,11 +88,11 @@ class FetchedModules:
             # While it is tried again, why it could not be had before is all that is known.
             last = fetch.error
         self._start_some()
-        told = f"module {address} is being fetched"
-        raise NotYetError(told if last is None else f"{last}; {told} again", patience=_PATIENCE)
+        reason = f"module {address} is being fetched"
+        raise NotYetError(reason if last is None else f"{last}; {reason} again", patience=_PATIENCE)
 
     def keep(self, live: set[ModuleKey]) -> None:
-        """Forget what nobody asks for any more."""
+        """Forget modules that are no longer requested."""
         with self._lock:
             gone = [key for key in self._fetches.keys() - live if not self._fetches[key].is_running]
             for key in gone:
@@ -119,13 +119,13 @@ class FetchedModules:
         with self._lock:
             for namespace, line in list(self._lines.items()):
                 most = _MOST_OF_A_NAMESPACE if namespace else _MOST_OF_THE_CLUSTER
-                while line and self._running[namespace] < most and self._has_room(namespace):
+                while line and self._running[namespace] < most and self._has_capacity(namespace):
                     self._running[namespace] += 1
                     self._start(line.popleft())
                 if not line:
                     del self._lines[namespace]
 
-    def _has_room(self, namespace: str) -> bool:
+    def _has_capacity(self, namespace: str) -> bool:
         # Policies of the whole cluster never wait for those of namespaces.
         return not namespace or sum(self._running.values()) - self._running[""] < _MOST
 
@@ -165,10 +165,10 @@ class FetchedModules:
             log.warning("module not fetched", extra={"address": key[0], "why": str(error)[:500]})
             return None, error
         except Exception as error:
-            # A mistake of ours over one module must not leave its policy waiting for ever.
+            # An internal error in one module must not leave its policy waiting for ever.
             log.exception("module broke the fetcher", extra={"address": key[0]})
-            told = f"{key[0]}: this should not have happened ({type(error).__name__})"
-            return None, ModuleError(told)
+            reason = f"{key[0]}: this should not have happened ({type(error).__name__})"
+            return None, ModuleError(reason)
 
     def _find_modules(self, server: ServerSources | None) -> "Modules":
         with self._lock:
@@ -189,14 +189,14 @@ def _take(fetch: _Fetch) -> "WasmModule | None":
     return fetch.known() if fetch.known is not None else None
 
 
-class AskedModules:
-    """The modules that one policy asks for, and whether one of them could not be had."""
+class RequestedModules:
+    """The modules of one policy, and whether one of them could not be fetched."""
 
     def __init__(self, modules: FetchedModules, server: ServerSources | None = None) -> None:
         self._modules = modules
         self._server = server
         self.keys: set[ModuleKey] = set()
-        # Was one asked for that may be had later?
+        # Was one requested that may be available later?
         self.has_failed = False
         # Is there one that there is no module for, now or ever?
         self.is_missing = False

@@ -68,7 +68,7 @@ def find_module_folder() -> Path:
 def read_module_file(path: Path, most_bytes: int) -> bytes:
     """The content of a module; LookupFailedError where there is none, or more than that."""
     try:
-        # A pipe would keep us waiting for whoever writes to it.
+        # A pipe would block until a process writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -88,7 +88,7 @@ def check_module(content: bytes, name: str) -> None:
 
 
 class ModuleFolder:
-    """Modules by address. Whoever reads sees a whole file or none."""
+    """Modules by address. A reader sees a whole file or none."""
 
     def __init__(self, folder: Path, module_bytes: int) -> None:
         self.path = folder
@@ -157,12 +157,12 @@ class ModuleFolder:
         try:
             with gzip.open(archive, "rb") as unpacked:
                 stream = _BoundedStream(unpacked)
-                # It reads, seeks and tells: that is all that is asked of it.
+                # tarfile needs no more methods than these.
                 with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:") as file:
                     return list(self._unpack(file, stream, archive))
         except (tarfile.TarError, EOFError, OSError, zlib.error, RecursionError) as error:
-            told = getattr(error, "strerror", None) or error
-            raise UsageError(f"cannot unpack file {archive}: {told}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"cannot unpack file {archive}: {reason}") from error
 
     def _unpack(
         self, file: tarfile.TarFile, stream: "_BoundedStream", archive: Path
@@ -186,9 +186,9 @@ class ModuleFolder:
 
 
 class _BoundedStream:
-    """What an archive unpacks to, for whoever reads the headers in it; bounded.
+    """The unpacked bytes of an archive, for the reader of its headers; bounded.
 
-    A few megabytes may unpack to terabytes. Headers are read whole, whatever length they say, and
+    A few megabytes may unpack to terabytes. Headers are read whole, of any length, and
     looked through in a time that grows with the square of it.
     """
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import wasmtime
 
 # A guest that runs for long burns CPU. Where the process used less than this since the last tick,
-# so many times in a row, nobody needs the clock, and it ticks slowly until somebody does.
+# so many times in a row, no guest needs the clock, and it ticks slowly until one does.
 _BUSY_SECONDS = 0.001
 _QUIET_TICKS = 100
 _SLOW_SECONDS = 0.1
@@ -147,14 +147,14 @@ class ModuleRuntime:
         self._lock = threading.Lock()
         self._compilers = threading.BoundedSemaphore(_COMPILERS)
         self._compilers_for_namespaces = threading.BoundedSemaphore(_COMPILERS - 1)
-        # By namespace and digest: nobody waits for what others want.
+        # By namespace and digest: no namespace waits for the modules of another.
         self._busy: dict[_Key, threading.Lock] = {}
         self._namespaces: dict[str, threading.Lock] = {}
 
     def compile(self, content: bytes, namespace: str = "") -> WasmModule:
         """The module in these bytes, whose clock runs; ModuleError where there is none."""
         digest = digest_content(content)
-        # Whoever wants the same module waits for the one who compiles it.
+        # Callers of the same module wait for the one that compiles it.
         with self._hold(self._busy, (namespace, digest)):
             module = self._used.get(digest)
             if module is None:

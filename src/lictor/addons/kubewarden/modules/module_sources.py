@@ -18,7 +18,7 @@ _PEM = b"-----BEGIN"
 class ModuleSources(msgspec.Struct, frozen=True):
     """How hosts are spoken to from which modules come; hosts are written with their port."""
 
-    # Tried with HTTPS, with HTTPS whoever answers, and with plain HTTP.
+    # Tried with HTTPS, with HTTPS without verification, and with plain HTTP.
     insecure: frozenset[str] = frozenset()
     # The authorities of a host in PEM, besides those of the system.
     authorities: tuple[tuple[str, str], ...] = ()

@@ -89,7 +89,7 @@ class ModuleSettings(msgspec.Struct, frozen=True):
     compiling: CompileLimits = CompileLimits()
     # Modules that policies of one namespace may use at the same time.
     modules_per_namespace: int = 64
-    # How registries and other servers are asked.
+    # Limits of requests to registries and other servers.
     network: RegistrySettings = RegistrySettings(
         exchange_seconds=60.0, question_seconds=120.0, tag_seconds=10.0, cached_bytes=8 * _MIB
     )
@@ -110,7 +110,7 @@ class FetchedModule(msgspec.Struct, frozen=True):
 
 
 class ModuleStore:
-    """Implements `core.lang.wasm_module.Modules`; many threads may ask at the same time."""
+    """Implements `core.lang.wasm_module.Modules`; thread-safe."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class ModuleStore:
     # --- running
 
     def load(self, address: str, namespace: str = "") -> "WasmModule":
-        """The module, ready to run; what `Modules.load` says."""
+        """The module, ready to run; see `Modules.load`."""
         fetched = self.fetch(address, namespace)
         module = self._runtime.compile(fetched.content, namespace)
         self._count(module, namespace)
@@ -226,7 +226,7 @@ class ModuleStore:
             return self._fall_back(address, namespace, error)
         check_module(content, address.text)
         if not namespace:
-            # Else whoever names ever new addresses would fill the disk.
+            # Otherwise a user with ever new addresses would fill the disk.
             self._keep(address, content)
         return content
 
@@ -247,7 +247,7 @@ class ModuleStore:
         return FetchedModule(address, content, manifest.digest)
 
     def _read_kept(self, address: ModuleAddress, layer: Descriptor) -> bytes | None:
-        """What lies in the folder, as far as it is what the manifest names."""
+        """The module in the folder, if it is the one that the manifest names."""
         try:
             kept = self.folder.read(address)
         except LookupFailedError:
@@ -264,7 +264,7 @@ class ModuleStore:
         return content
 
     def _shares(self, namespace: str) -> bool:
-        """May what lies in the folder be used?"""
+        """May the module in the folder be used?"""
         return not namespace and self._settings.keeps_modules
 
     def _verify_once(
@@ -286,7 +286,7 @@ class ModuleStore:
         self._verified.add(manifest.digest)
 
     def _find_manifest(self, address: ModuleAddress, namespace: str) -> ImageManifest:
-        """The manifest that is kept, where a digest says which; else what the registry says now."""
+        """The stored manifest if a digest identifies it; else the registry's current one."""
         place = self._private / "manifests" / address.digest.replace(":", "-")
         if address.digest and self._shares(namespace) and self._settings.verification is None:
             try:
@@ -306,9 +306,9 @@ class ModuleStore:
         return self._remote.manifest(address.repository, address.reference, access)
 
     def _fall_back(self, address: ModuleAddress, namespace: str, error: LookupFailedError) -> bytes:
-        """What was fetched before, where nobody answers now.
+        """The module that was fetched before, if the server does not answer now.
 
-        Not where the server says that it is gone, nor where it lies; and not for policies of a
+        Not if the server reports that it was deleted or moved; and not for policies of a
         namespace, which may not be allowed to read what others have fetched.
         """
         is_final = isinstance(error, ImageNotFoundError | CorruptContentError)
@@ -333,7 +333,7 @@ class ModuleStore:
 
 def _choose_private(settings: ModuleSettings) -> Path:
     if settings.folder is not None:
-        # Whoever says where modules are kept may have no other place that can be written to.
+        # The configured folder may be the only writable place.
         return settings.folder / _PRIVATE
     return find_cache_folder() / "lictor" / "modules"
 

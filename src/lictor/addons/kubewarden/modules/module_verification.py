@@ -32,7 +32,7 @@ _MOST_REASONS = 5
 class SubjectRule(
     msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Who signed: exactly this, or whatever lies below a URL."""
+    """A signer: an exact subject, or all subjects below a URL."""
 
     equal: str | None = None
     url_prefix: str | None = None
@@ -87,7 +87,7 @@ class VerificationConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unk
 
 
 def read_verification(path: str) -> VerificationConfig:
-    """Read the file; LoadError where it says nothing that could be verified."""
+    """Read the file; LoadError if it contains nothing to verify."""
     return parse_verification(read_bytes(path), path)
 
 
@@ -107,7 +107,7 @@ def check_verification(config: VerificationConfig, where: str) -> None:
     if config.api_version != "v1":
         raise LoadError(f"apiVersion {config.api_version!r} is not known: v1 is", where=where)
     wanted = config.any_of
-    # Kubewarden takes an empty list, or a minimum of 0, for "verified": nobody would have signed.
+    # Kubewarden takes an empty list, or a minimum of 0, for "verified", without any signature.
     if not config.all_of and (wanted is None or not wanted.signatures):
         raise LoadError("neither allOf nor anyOf names a signature", where=where)
     if wanted is not None and not 1 <= wanted.minimum_matches <= len(wanted.signatures):
@@ -123,10 +123,10 @@ def check_verification(config: VerificationConfig, where: str) -> None:
 
 
 def build_attestor(rule: SignatureRule) -> CosignAttestor:
-    """Whose signature a rule means; EvaluationError where it means nobody's."""
+    """The signer that a rule requires; EvaluationError if it requires none."""
     match rule:
         case KeyRule():
-            # Kubewarden asks a log about a key's signature only where it says that it is in one.
+            # Kubewarden verifies the log entry of a key's signature only if the signature has one.
             return TrustedKey(rule.key, log=LogTrust(ignore_log=True))
         case IssuerRule():
             return TrustedIdentity((_read_subject(rule),))
@@ -234,7 +234,7 @@ class _Checker(msgspec.Struct, frozen=True):
 
 
 def _follow_log(attestor: CosignAttestor, found: FoundSignature) -> CosignAttestor:
-    """What a signature says of a transparency log must be true, also where none is asked for."""
+    """The log entry of a signature must be valid, also where none is required."""
     if isinstance(attestor, TrustedKey) and found.log_entries:
         return msgspec.structs.replace(attestor, log=LogTrust())
     return attestor

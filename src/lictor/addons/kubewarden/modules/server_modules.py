@@ -1,4 +1,4 @@
-"""Where policies in Wasm have their modules from: as the flags say, or the server they run on."""
+"""The source of modules of Wasm policies: from the flags, or from the server that runs them."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,6 +16,7 @@ from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.resource import CONFIG_MAP
 from lictor.kubernetes.stored_policy import StoredPolicy
 from lictor.lookups.registry_access import build_sources, read_registry_settings
+from lictor.policies.family_services import Attachment
 
 if TYPE_CHECKING:
     from lictor.addons.kubewarden.modules.module_store import ModuleSettings
@@ -26,7 +27,7 @@ _TRUST_KEY = "sigstore-trust-config"
 
 
 class ServerSources(msgspec.Struct, frozen=True):
-    """What a PolicyServer says of the registries that its modules come from."""
+    """The registries that a PolicyServer configures for its modules."""
 
     server: str
     insecure: tuple[str, ...] = ()
@@ -50,15 +51,10 @@ def _list_sources(server: str, spec: PolicyServerSpec) -> ServerSources:
     )
 
 
-class ServerBinding(msgspec.Struct, frozen=True):
-    """The PolicyServer that a policy is bound to; nothing where lictor itself is its server."""
+class ServerBinding(Attachment, frozen=True):
+    """The PolicyServer that a policy is bound to; nothing if lictor itself is its server."""
 
-    records: tuple[PolicyServerDocument, ...] = ()
     sources: ServerSources | None = None
-    # Why nobody runs the policy.
-    fault: str = ""
-    # What changes when the server does.
-    mark: str = ""
 
 
 def bind_to_server(policy: StoredPolicy, servers: Iterable[JsonObject]) -> ServerBinding:
@@ -76,11 +72,12 @@ def bind_to_server(policy: StoredPolicy, servers: Iterable[JsonObject]) -> Serve
         record = convert_record(found, PolicyServerDocument)
     except msgspec.ValidationError as error:
         return ServerBinding(fault=f"PolicyServer {name} cannot be run: {error}", mark=mark)
-    return ServerBinding((record,), _list_sources(name, record.spec), mark=mark)
+    sources = _list_sources(name, record.spec)
+    return ServerBinding((record,), mark=mark, sources=sources)
 
 
 class ClusterModules(msgspec.Struct, frozen=True):
-    """Opens modules; `get` asks the API server for a path."""
+    """Opens modules; `get` requests a path of the API server."""
 
     flags: Flags
     # Lictor's own.
@@ -88,7 +85,7 @@ class ClusterModules(msgspec.Struct, frozen=True):
     get: Callable[[str], Json]
 
     def open(self, server: ServerSources | None = None) -> "Modules":
-        """For policies of a server; without one, as the flags say."""
+        """For policies of a server; without one, as the flags configure it."""
         from lictor.addons.kubewarden.modules.module_store import ModuleStore
 
         settings = self._read_settings()
@@ -114,7 +111,7 @@ class ClusterModules(msgspec.Struct, frozen=True):
             tag_seconds=usual.network.tag_seconds,
         )
         return ModuleSettings(
-            # Nobody but the operator says which files of this machine are modules.
+            # Only the operator chooses which files of this machine are modules.
             file_folders=tuple(Path(each) for each in split_list(self.flags.module_folders)),
             network=network,
             # Together less than the volume that Pods have for it: one that is full ends the Pod.
@@ -141,7 +138,7 @@ class ClusterModules(msgspec.Struct, frozen=True):
             trusted_root=b""
             if trust is None
             else parse_trust_config(trust, f"ConfigMap {server.trust_config}"),
-            # Who may do without TLS is the server's to say.
+            # Only the server chooses the registries without TLS.
             network=msgspec.structs.replace(settings.network, insecure=frozenset()),
             # What one server was allowed to fetch must not serve another from a folder of both.
             keeps_modules=False,

@@ -16,7 +16,7 @@ from lictor.core.lang.wasm_module import WasmModule, reserved
 if TYPE_CHECKING:
     import wasmtime
 
-# Whoever holds an engine raises its epoch this often while guests run: the grain of time limits.
+# The owner of an engine raises its epoch this often while guests run: the grain of time limits.
 TICK_SECONDS = 0.01
 
 # Changes whenever `make_engine` does in a way that older machine code does not know.
@@ -54,14 +54,14 @@ _POOL = {
     "total_gc_heaps": 0,
     # Each policy has its own limits, which are lower.
     "max_memory_size": 4 << 30,
-    # What is kept of memory that nobody uses: up to so much of so many.
+    # Unused memory that is kept for new guests: up to so much of so many.
     "linear_memory_keep_resident": 4 << 20,
     "table_keep_resident": 256 << 10,
     "max_unused_warm_slots": 16,
 }
 _ELEMENT_BYTES = 8
 _TABLE_BYTES = _POOL["total_tables"] * _POOL["table_elements"] * _ELEMENT_BYTES
-# As wasmtime asks for it: no swap is set aside. The number is Linux's, which Python does not name.
+# As wasmtime requests it: no swap is reserved. The number is Linux's, which Python does not name.
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 _MAGIC = b"\x00asm"
 _CORE_VERSION = b"\x01\x00\x00\x00"
@@ -95,7 +95,7 @@ def serialize(module: WasmModule) -> bytes:
 def deserialize(content: bytes, machine_code: bytes, engine: "wasmtime.Engine") -> WasmModule:
     """The module in `content` from what `serialize` gave for it; ModuleError where it does not fit.
 
-    Machine code is run as it is: it must come from a place that nobody else can write to.
+    Machine code is run as it is: it must come from a place that no other user can write to.
     """
     import wasmtime
 
@@ -124,7 +124,7 @@ def settings_key() -> str:
 
 
 def _reserve_addresses() -> bool:
-    """Is there room for all guests? wasmtime would end the process where there is not.
+    """Is there enough address space for all guests? Otherwise wasmtime would end the process.
 
     Tables can be written to from the beginning, so that they count against RLIMIT_DATA, which the
     processes of the webhook have: the limit is moved by what is no use of memory.

@@ -84,7 +84,7 @@ class LinkedModule:
         raise ModuleError(f"the module exports {name} with a type that no host can call")
 
     def require_memory(self) -> None:
-        """ModuleError where the host could not read what the guest says."""
+        """ModuleError if the host could not read the guest's output."""
         import wasmtime
 
         if not isinstance(self.exports.get("memory"), wasmtime.MemoryType):

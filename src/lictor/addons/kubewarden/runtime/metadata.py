@@ -1,4 +1,4 @@
-"""The custom section in which a policy's module tells what it is: read and written."""
+"""The custom section with the metadata of a policy's module: read and written."""
 
 from collections.abc import Iterator
 
@@ -22,12 +22,12 @@ _DECODER = msgspec.json.Decoder(ModuleMetadata)
 
 
 def read_metadata(content: bytes) -> ModuleMetadata | None:
-    """What the module tells of itself, None where it tells nothing; ModuleError if unreadable."""
+    """The metadata of the module, None without any; ModuleError if unreadable."""
     found = [body for name, body, _, _ in _custom_sections(content) if name == SECTION_NAME]
     if not found:
         return None
     if len(found) > 1:
-        # Which of them is meant would be anybody's guess.
+        # Which of them is meant is unknown.
         raise ModuleError(f"the module has {len(found)} sections {SECTION_NAME}, where one may be")
     try:
         metadata = _DECODER.decode(found[0])
@@ -44,7 +44,7 @@ def read_metadata(content: bytes) -> ModuleMetadata | None:
 
 
 def write_metadata(content: bytes, metadata: ModuleMetadata) -> bytes:
-    """The module with `metadata` in place of what it told of itself before."""
+    """The module with `metadata` instead of its present metadata."""
     kept = bytearray(content[:_HEADER_BYTES])
     position = _HEADER_BYTES
     for name, _, start, end in _custom_sections(content):

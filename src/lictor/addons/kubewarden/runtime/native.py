@@ -45,7 +45,7 @@ class NativeFunctions:
         from wasmtime import _ffi as ffi
 
         _check_layout(ffi)
-        # Handles of our own: argument types are set for each handle.
+        # Separate handles: argument types are set for each handle.
         self._library: ctypes.CDLL = ctypes.PyDLL(str(ffi.filename))
         self._prepare_quick()
         self._library = ctypes.CDLL(str(ffi.filename))
@@ -108,7 +108,7 @@ class NativeFunctions:
 
 
 def _check_layout(ffi: Any) -> None:
-    """A release of wasmtime that puts more into a frame than there is room for must not run."""
+    """Refuse a release of wasmtime that writes more into a frame than fits."""
     sizes = (
         (ffi.wasmtime_instance_t, Frame.instance.size),
         (ffi.wasmtime_extern_t, Frame.memory.size),

@@ -1,4 +1,4 @@
-"""Functions and memory of an instance that the host links by itself, called without conversions.
+"""Functions and memory of an instance that the host links, called without conversions.
 
 Only functions whose parameters and results are all i32 go through here, and callers check the types
 of a module's exports first (`check_signature`): a call of another type would read foreign memory.
@@ -25,7 +25,7 @@ _OUTSIDE = "the policy names a place outside of its memory"
 
 
 class StoppedError(Exception):
-    """The guest was stopped: the name of its trap, or what wasmtime says."""
+    """The guest was stopped: the name of its trap, or wasmtime's message."""
 
 
 def check_signature(
@@ -38,7 +38,7 @@ def check_signature(
     kinds = [*found.params, *found.results]
     fits = len(found.params) == parameters and len(found.results) == results
     if not fits or any(kind != i32 for kind in kinds):
-        raise ModuleError(f"the module's {place} {name} has not the type that the protocol says")
+        raise ModuleError(f"the module's {place} {name} has not the type of the protocol")
 
 
 def find_context(store: "wasmtime.Store") -> int:
@@ -66,7 +66,7 @@ class NativeFunction:
         self._call = load_native().call
 
     def __call__(self, *values: int) -> int:
-        """What the function returns; whatever is there where it returns nothing."""
+        """The return value of the function; undefined if it returns nothing."""
         slots = self._slots
         place = 0
         for value in values:
@@ -169,7 +169,7 @@ class CallbackTable:
         load_native().new_function(
             self.context, address_of(kind.ptr()), callback, None, None, ctypes.addressof(made)
         )
-        # Freed by Python when nobody holds it: it must live as long as the store.
+        # Freed by Python without a reference: it must live as long as the store.
         self._kept.append(callback)
         return wasmtime.Func._from_raw(made)  # noqa: SLF001 # no other makes one
 

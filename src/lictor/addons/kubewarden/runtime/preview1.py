@@ -54,11 +54,11 @@ class CommandRun(GuestRun):
         return self.stderr[:_MESSAGE_BYTES].decode("utf-8", "replace").strip()
 
     def append_input(self, content: bytes) -> None:
-        """Let it find more on stdin; it must read what it asks for."""
+        """Provide more on stdin; the guest must read all of it."""
         self.stdin = self.stdin[self.position :] + content
         self.position = 0
         if len(self.stdin) > self.limits.memory_bytes:
-            raise GuestError("the policy was stopped: it asks its host for more than it reads")
+            raise GuestError("the policy was stopped: it requests more data than it reads")
 
 
 def _write_number(run: CommandRun, address: int, number: int) -> None:

@@ -64,7 +64,7 @@ class RegoGuest:
         self._is_gatekeeper = mode is ExecutionMode.GATEKEEPER
         self._data = RegoData(host, is_gatekeeper=self._is_gatekeeper)
         self._builtins: _Numbered = {}
-        # Taken and given back by whoever evaluates; a list does both in one step.
+        # Taken and given back by each evaluation; a list does both in one step.
         self._idle: list[_Runner] = []
         check_module(module.native)
         first = self._start()
@@ -83,7 +83,7 @@ class RegoGuest:
         return _Runner(self._module, self._limits, self._host, self._builtins)
 
     def validate_settings(self, settings: JsonObject) -> SettingsAnswer:
-        """Rego policies have no say in their settings; they must only be readable."""
+        """Rego policies do not validate their settings; they must only be readable."""
         try:
             self._data.read_settings(settings)
         except GuestError as error:
@@ -148,14 +148,14 @@ class _Runner:
                 module.native,
                 self._functions,
                 self._dispatch,
-                self._run.tell,
+                self._run.log,
                 output_bytes=limits.output_bytes,
             )
         self._held = self.instance.memory_bytes
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Time starts; what stops the guest becomes an error that says so."""
+        """Start the time limit; what stops the guest becomes an error with the reason."""
         limits = self._limits
         self._store.set_epoch_deadline(count_ticks(limits.seconds))
         self._functions.raised = None
@@ -177,7 +177,7 @@ class _Runner:
     def _explain(self, told: str) -> BaseException:
         raised, limits = self._functions.raised, self._limits
         if isinstance(raised, StoppedError):
-            # Stopped in a function of its own that a builtin had called.
+            # Stopped in a function of the guest that a builtin had called.
             raised, told = None, str(raised)
         if isinstance(raised, LictorError):
             return raised
@@ -227,7 +227,7 @@ class _LargeRunners:
             total -= held
             self.forget(oldest)
             try:
-                # One step: whoever takes it out owns it.
+                # One step: the thread that takes it out owns it.
                 place.remove(oldest)
             except ValueError:
                 continue
@@ -243,7 +243,7 @@ _LARGE_RUNNERS = _LargeRunners()
 
 def _number_builtins(table: RegoValue) -> _Numbered:
     if not isinstance(table, dict) or not all(type(each) is int for each in table.values()):
-        raise ModuleError("the module does not say which builtins it needs")
+        raise ModuleError("the module does not list the builtins that it needs")
     functions = find_builtins(table)
     return {number: (name, functions[name]) for name, number in table.items()}
 

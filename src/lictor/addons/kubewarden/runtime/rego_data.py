@@ -76,7 +76,7 @@ class RegoData:
 def _is_same(left: Sequence[ContextResource], right: Sequence[ContextResource]) -> bool:
     if left is right:
         return True
-    # Objects are compared by identity: whoever lists them makes a new list when one changes.
+    # Objects are compared by identity: a changed object is in a new list.
     return len(left) == len(right) and all(
         a.objects is b.objects and (a.api_version, a.kind) == (b.api_version, b.kind)
         for a, b in zip(left, right, strict=True)
@@ -117,4 +117,4 @@ def _dump(value: Json, what: str) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError as error:
-        raise GuestError(f"the policy cannot be asked: {what} no JSON: {error}") from error
+        raise GuestError(f"the policy cannot be evaluated: {what} no JSON: {error}") from error

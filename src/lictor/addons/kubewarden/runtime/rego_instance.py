@@ -79,7 +79,7 @@ def check_module(native: "wasmtime.Module") -> None:
 
 
 class RegoInstance:
-    """A module with a memory of its own; used by one thread at a time."""
+    """A module with separate memory; used by one thread at a time."""
 
     def __init__(
         self,
@@ -205,16 +205,16 @@ class RegoInstance:
         return value
 
     def evaluate(self, content: bytes) -> bytes:
-        """The JSON of what the first entrypoint says of this input."""
+        """The JSON of the first entrypoint's result for this input."""
         run = self._functions.get("opa_eval")
-        if run is None or not self._has_room(len(content)):
+        if run is None or not self._has_capacity(len(content)):
             return self._evaluate_in_steps(content)
         self._memory.write(self._heap, content)
         end = self._heap + len(content)
         address = run(0, 0, self._data, self._heap, len(content), end, 0)
         return self._memory.read_text(address, self._limit)
 
-    def _has_room(self, length: int) -> bool:
+    def _has_capacity(self, length: int) -> bool:
         return self._heap + length <= self._memory.size()
 
     def _evaluate_in_steps(self, content: bytes) -> bytes:

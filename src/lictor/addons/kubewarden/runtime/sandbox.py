@@ -1,4 +1,4 @@
-"""One guest in memory of its own: started, called, and stopped when its time is over."""
+"""One guest with separate memory: started, called, and stopped after its time limit."""
 
 import contextlib
 import ctypes
@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -14,9 +14,6 @@ from lictor.addons.kubewarden.runtime.engine import TICK_SECONDS
 from lictor.addons.kubewarden.runtime.native import VALUE_STRIDE, Frame, load_native
 from lictor.core.errors import GuestError, HostCallError
 from lictor.core.lang.wasm_records import GuestLimits, HostCalls, find_end, shorten, time_error
-
-if TYPE_CHECKING:
-    from lictor.addons.kubewarden.runtime.linking import LinkedModule
 
 _MEMORY = b"memory"
 _BINDING = b"kubewarden"
@@ -70,7 +67,7 @@ class GuestRun:
             )
 
     def read_output(self, address: int, length: int) -> bytes:
-        """What the guest says; counted."""
+        """Output of the guest; counted."""
         self.take_output(length)
         return self.sandbox.read(address, length)
 
@@ -79,7 +76,7 @@ class GuestRun:
         self._host_calls_left -= 1
         if self._host_calls_left < 0:
             raise GuestError(
-                f"the policy was stopped: it asks its host more than {self.limits.host_calls} times"
+                f"the policy was stopped: it makes more than {self.limits.host_calls} host calls"
             )
         pairs = zip(places[::2], places[1::2], strict=True)
         binding, namespace, operation, payload = (self.read_output(*pair) for pair in pairs)
@@ -93,7 +90,7 @@ class GuestRun:
             self.check_time()
 
     def log(self, level: str, text: str) -> None:
-        """Tell what the guest wrote for people to read, as if it had logged it by its host."""
+        """Log text that the guest wrote to its output, as if it had logged it by its host."""
         line = msgspec.json.encode({"level": level, "message": text})
         # A host that takes no lines is no fault of the policy.
         with contextlib.suppress(HostCallError):
@@ -104,7 +101,7 @@ class GuestRun:
         return self._ends_at - time.monotonic()
 
     def check_time(self) -> None:
-        """End the guest if its time is over: while nobody computes, epochs may be seldom."""
+        """End the guest after its time limit: while it does not compute, epochs may be rare."""
         if self.time_left() < 0:
             raise time_error(self.limits.seconds)
 
@@ -113,19 +110,27 @@ class GuestRun:
 running: ContextVar[GuestRun] = ContextVar("running_guest")
 
 
+class StartableModule(Protocol):
+    """What a sandbox needs of a linked module: addresses of wasmtime's objects, and limits."""
+
+    engine: int
+    prepared: int
+    limits: GuestLimits
+
+
 class Sandbox:
     """A store with one instance in it; used by one thread at a time."""
 
     _store: int | None = None
 
-    def __init__(self, linked: "LinkedModule") -> None:
+    def __init__(self, linked: StartableModule) -> None:
         self._native = load_native()
         self._linked = linked
         self._frame = frame = Frame()
         self._store = None
         self._context = 0
         self.base = 0
-        # How much memory there was when it was last asked for; may be read by any thread.
+        # The size of the memory when it was last read; may be read by any thread.
         self.known_bytes = 0
         self._view = _NO_MEMORY
         start = ctypes.addressof(frame)
@@ -248,7 +253,7 @@ def count_ticks(seconds: float | None) -> int:
     seconds = shorten(seconds)
     if seconds is None:
         return _FOR_EVER
-    # The first tick may come at once: one more, so that nobody gets less than promised.
+    # The first tick may come at once: one more, so that no guest gets less than its limit.
     return min(_FOR_EVER, math.ceil(seconds / TICK_SECONDS) + 1)
 
 
@@ -260,7 +265,7 @@ def trap_error(told: str, held: int, limit: int) -> GuestError:
 
 
 def take_trap(trap: int) -> str:
-    """The name of a trap's code, or what it says; the trap is freed."""
+    """The name of a trap's code, or its message; the trap is freed."""
     import wasmtime
     from wasmtime import _ffi as ffi
 
@@ -272,7 +277,7 @@ def take_trap(trap: int) -> str:
 
 
 def take_error(error: int) -> str:
-    """What an error of wasmtime says; it is freed."""
+    """The message of an error of wasmtime; it is freed."""
     import wasmtime
     from wasmtime import _ffi as ffi
 

@@ -19,7 +19,7 @@ from lictor.core.lang.wasm_records import (
 )
 from lictor.core.raw import Json, JsonObject
 
-# Of all policies together: fewer than an engine has memories, so that there is room for all others.
+# Of all policies together: fewer than an engine has memories, so that others can start.
 _KEPT_INSTANCES: Final = 100
 _KEPT_BYTES: Final = 96 * 1024 * 1024
 # Of one instance. What leaks in a guest ends with its instance.
@@ -38,7 +38,7 @@ class WarmInstance(NamedTuple):
 class WarmInstances:
     """The started instances that wait for a request; used by any thread.
 
-    Whoever takes one out of the table owns it, and taking out is one step: nobody closes what
+    The thread that takes one out of the table owns it, and taking out is one step: none closes what
     another uses.
     """
 
@@ -99,7 +99,7 @@ _INITIALIZE: Final = "_initialize"
 
 
 class WapcRun(CommandRun):
-    """One call of a guest, and what it asked and said meanwhile."""
+    """One call of a guest, with its host calls and output."""
 
     def __init__(
         self, limits: GuestLimits, host: HostCalls, operation: bytes, payload: bytes
@@ -173,7 +173,7 @@ class WapcGuest:
     """A module that speaks waPC, for one policy.
 
     Each call gets a new instance, so that no request leaves anything behind. Only modules that
-    export `_initialize` and no `_start` (reactors of WASI) are kept: that export says that they are
+    export `_initialize` and no `_start` (reactors of WASI) are kept: that export means they are
     made to be called many times, and runtimes like Go's take long to start.
     """
 
@@ -204,7 +204,7 @@ class WapcGuest:
         return read_settings_answer(self.call(b"validate_settings", write_payload(settings)))
 
     def protocol_version(self) -> str:
-        """What the module says to be its protocol, as it says it."""
+        """The protocol version that the module reports, unchanged."""
         return self.call(b"protocol_version", b"").decode("utf-8", "replace")
 
     def call(self, operation: bytes, payload: bytes) -> bytes:
@@ -213,7 +213,7 @@ class WapcGuest:
         try:
             answer = self._call_warm(run) if self._is_reactor else self._call_new(run)
         except GuestError as error:
-            # Runtimes tell there why they gave up.
+            # Runtimes write the reason of a panic there.
             if run.has_trapped and run.stderr:
                 raise GuestError(f"{error}: {run.read_stderr()}") from error
             raise
@@ -240,7 +240,7 @@ class WapcGuest:
             self._start(instance.sandbox, run)
         else:
             instance.sandbox.set_deadline()
-        # Whoever fails is not kept: nobody knows what state it is in.
+        # A guest that fails is not kept: its state is unknown.
         answer = self._finish(instance.sandbox, run)
         WARM_INSTANCES.keep(instance)
         return answer

@@ -1,4 +1,4 @@
-"""Requests to a policy server in, answers out: which path asks which policy, and how it is told."""
+"""Requests to a policy server in, responses out: which path evaluates which policy."""
 
 import logging
 import time
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 _JSON: Final = b"application/json"
 _INTERNAL: Final = 500
-# What an API server waits for where nobody says anything else.
+# The timeout of an API server without a configured one.
 _WAITING_SECONDS: Final = 10.0
 _NOT_FOUND: Final = HttpResponse(HTTPStatus.NOT_FOUND)
 _NO_METHOD: Final = HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, headers=((b"allow", b"POST"),))
@@ -60,7 +60,7 @@ class AdmissionReviewAnswer(msgspec.Struct, frozen=True):
 
 
 class RawReviewAnswer(msgspec.Struct, frozen=True):
-    """The answer to whoever is no API server."""
+    """The response to clients that are no API server."""
 
     response: PolicyResponse
 
@@ -88,7 +88,7 @@ class PolicyServerApp:
         spans: SpanSink | None = None,
         make_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """`make_room` is called where there is no memory left, before that is told."""
+        """`make_room` is called if memory is exhausted, before the error is returned."""
         self._policies = policies
         self._runner = runner
         self._metrics = metrics
@@ -112,8 +112,10 @@ class PolicyServerApp:
         opened = self._policies.table.opened.get(policy)
         if opened is None:
             if policy.count("/") > 1:
-                return _tell_error(HTTPStatus.INTERNAL_SERVER_ERROR, "a policy has one name or two")
-            return _tell_error(HTTPStatus.NOT_FOUND, f"unknown policy: {policy}")
+                return _build_error_response(
+                    HTTPStatus.INTERNAL_SERVER_ERROR, "a policy has one name or two"
+                )
+            return _build_error_response(HTTPStatus.NOT_FOUND, f"unknown policy: {policy}")
         said, told = await self._ask(call, question, opened)
         seconds = time.perf_counter() - began
         self._metrics.note(_label(question, opened, said), seconds)
@@ -126,7 +128,7 @@ class PolicyServerApp:
     async def _ask(
         self, call: HttpRequest, question: Question, opened: OpenEntry
     ) -> tuple[PolicyResponse, PolicyResponse]:
-        """What the policy says, and what whoever asks is told."""
+        """The answer of the policy, and the response to the client."""
         namespace = self._accepted_namespace
         if namespace and question.admission.get("namespace") == namespace:
             accepted = PolicyResponse(uid=read_uid(question.request), allowed=True)
@@ -145,7 +147,7 @@ class PolicyServerApp:
             )
         except SlowRequestError as error:
             said = _refuse(read_uid(question.request), str(error))
-            # Nobody has evaluated it: that is no answer of the policy, which may be ignored.
+            # It was not evaluated: that is no answer of the policy, which may be ignored.
             return said, said
         except MemoryError:
             self._make_room()
@@ -166,7 +168,7 @@ class PolicyServerApp:
         self, call: HttpRequest, origin: Origin, error: UnreadableBodyError
     ) -> HttpResponse:
         if error.uid is None:
-            return _tell_error(error.status, error.why)
+            return _build_error_response(error.status, error.why)
         log.warning("request not read", extra={"path": call.path, "why": error.why})
         return self._answer(origin, _refuse(error.uid, error.why))
 
@@ -203,7 +205,7 @@ def _evaluate(identity: bytes, opened: OpenEntry, request: Json, *, raw: bool) -
 
 
 def _finish(said: PolicyResponse, opened: OpenEntry, origin: Origin) -> PolicyResponse:
-    """Audits show what the policy says; so does who asks a member, or what cannot be asked."""
+    """Audits show the policy's answer; so do requests to a member, or to an unusable policy."""
     entry = opened.entry
     if origin == "audit" or not isinstance(entry, (PolicyEntry, GroupEntry)):
         return said
@@ -217,7 +219,7 @@ def _refuse(uid: str, why: str) -> PolicyResponse:
     return PolicyResponse(uid=uid, allowed=False, status=status)
 
 
-def _tell_error(status: HTTPStatus, why: str) -> HttpResponse:
+def _build_error_response(status: HTTPStatus, why: str) -> HttpResponse:
     body = msgspec.json.encode({"message": why, "status": status.value})
     return HttpResponse(status, body, _JSON)
 

@@ -257,7 +257,7 @@ def _set_up_logging(format_name: str, level: str) -> None:
 
 
 def _go_to_background(given: dict[str, Json]) -> None:
-    """Leave the terminal; the parent ends at once, and with it whoever waits for it goes on."""
+    """Leave the terminal; the parent ends at once, so that its caller continues."""
     try:
         outputs = [given["daemon_stdout_file"], given["daemon_stderr_file"]]
         files = [(path or Path(os.devnull)).open("ab", 0) for path in outputs]

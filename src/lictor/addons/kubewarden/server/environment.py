@@ -1,4 +1,4 @@
-"""What policies have around them: where modules come from, and whom they may ask what."""
+"""What the policies of a server use: modules, lookups and host calls."""
 
 import logging
 import time
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from lictor.addons.kubewarden.family.entries import GroupEntry, MemberEntry
+from lictor.addons.kubewarden.family.entries import MemberEntry
 from lictor.addons.kubewarden.family.host_calls import PolicyHost
 from lictor.addons.kubewarden.modules.module_sources import ModuleSources, read_sources
 from lictor.addons.kubewarden.modules.module_store import ModuleSettings, ModuleStore
@@ -16,9 +16,9 @@ from lictor.addons.kubewarden.modules.module_verification import (
     read_verification,
 )
 from lictor.addons.kubewarden.server.options import PolicyServerOptions
-from lictor.addons.kubewarden.server.policies_file import load_policies_file
-from lictor.addons.kubewarden.server.runner import PatientHost
-from lictor.core.errors import LictorError, LoadError
+from lictor.addons.kubewarden.server.policies_file import refuse_missing_cluster
+from lictor.addons.kubewarden.server.runner import ThreadedHost
+from lictor.core.errors import LictorError
 from lictor.core.lang.wasm_module import Modules
 from lictor.core.lang.wasm_records import HostCalls
 from lictor.core.ports import (
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 BeginRequest: TypeAlias = Callable[[float], None]
 _RESOLVE_SECONDS = 5.0
-# What a policy may wait for its host where it may run for ever.
+# How long a policy without a time limit may wait for its host.
 _LONGEST_WAIT = 60.0
 
 
@@ -55,10 +55,10 @@ class PolicyEnvironment:
         self._seconds = seconds
 
     def make_host(self, policy: str, entry: MemberEntry, namespace: str) -> HostCalls:
-        """What this policy may ask; CompileError where its capabilities make no sense."""
+        """The host calls of a policy; CompileError if its capabilities are invalid."""
         seconds = entry.timeout_eval_seconds or self._seconds or _LONGEST_WAIT
         host = PolicyHost(self._lookups, entry, policy=policy, namespace=namespace)
-        return PatientHost(
+        return ThreadedHost(
             host,
             lambda: self._begin(time.monotonic() + seconds),
             has_context=bool(entry.context_aware_resources),
@@ -67,19 +67,19 @@ class PolicyEnvironment:
 
 @asynccontextmanager
 async def open_environment(options: PolicyServerOptions) -> AsyncIterator[PolicyEnvironment]:
-    """Read what says whom to trust, and find the cluster; LoadError where that fails."""
+    """Read the trust settings and find the cluster; LoadError if that fails."""
     store = ModuleStore(_read_settings(options))
     config = _find_cluster(options)
     if config is None:
-        lonely = _LonelyLookups(store.registries)
-        yield PolicyEnvironment(store, lonely, lambda _: None, options.seconds)
+        registries = _RegistryOnlyLookups(store.registries)
+        yield PolicyEnvironment(store, registries, lambda _: None, options.seconds)
         return
     # Heavy, and of no use without a cluster.
-    from lictor.addons.kubewarden.server.cluster_questions import begin_question, open_cluster
+    from lictor.addons.kubewarden.server.cluster_lookups import begin_lookups, open_cluster
 
     async with open_cluster(config, options, store.registries) as lookups:
-        chosen = lookups or _LonelyLookups(store.registries)
-        yield PolicyEnvironment(store, chosen, begin_question, options.seconds)
+        chosen = lookups or _RegistryOnlyLookups(store.registries)
+        yield PolicyEnvironment(store, chosen, begin_lookups, options.seconds)
 
 
 def _read_settings(options: PolicyServerOptions) -> ModuleSettings:
@@ -94,7 +94,7 @@ def _read_settings(options: PolicyServerOptions) -> ModuleSettings:
 
 
 def _read_trust(path: Path | None) -> bytes:
-    """Without it, signatures without a key are not trusted, but everything else goes on."""
+    """The trust root; if it cannot be read, only keyless signatures fail."""
     if path is None:
         return b""
     try:
@@ -105,7 +105,7 @@ def _read_trust(path: Path | None) -> bytes:
 
 
 def _find_cluster(options: PolicyServerOptions) -> "ClusterConfig | None":
-    from lictor.kubernetes.config import load_config
+    from lictor.kubernetes.kubeconfig import load_config
 
     try:
         return load_config()
@@ -114,33 +114,8 @@ def _find_cluster(options: PolicyServerOptions) -> "ClusterConfig | None":
         return None
 
 
-def refuse_missing_cluster(options: PolicyServerOptions, why: str) -> None:
-    """LoadError, unless no policy reads the cluster, or the operator starts all the same."""
-    if not options.ignores_missing_cluster and _needs_cluster(options):
-        raise LoadError(
-            f"no cluster to ask ({why or 'no answer'}): policies that ask it would not work; "
-            "--ignore-kubernetes-connection-failure starts all the same"
-        )
-    log.warning("no cluster to ask", extra={"why": why})
-
-
-def _needs_cluster(options: PolicyServerOptions) -> bool:
-    """Does a policy read objects of the cluster? An invalid file is reported elsewhere."""
-    try:
-        text = options.policies.read_text(encoding="utf-8")
-        entries = load_policies_file(text, str(options.policies)).values()
-    except (LictorError, OSError, UnicodeDecodeError):
-        return True
-    members = (
-        member
-        for each in entries
-        for member in (each.policies.values() if isinstance(each, GroupEntry) else (each,))
-    )
-    return any(member.context_aware_resources for member in members)
-
-
-class _LonelyLookups(NoLookups):
-    """No cluster, but registries as the files say, and name servers."""
+class _RegistryOnlyLookups(NoLookups):
+    """No cluster, but the configured registries and name servers."""
 
     def __init__(self, registries: Registries) -> None:
         self._registries = registries

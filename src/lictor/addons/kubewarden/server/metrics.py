@@ -39,7 +39,7 @@ class EvaluationMetrics:
         histogram.buckets[bisect_left(BOUNDS, seconds * 1000)] += 1
 
     def note_failure(self, policy: str, why: str) -> None:
-        """A policy that cannot be asked."""
+        """A policy that cannot be evaluated."""
         nothing = ("",) * (len(LABELS) - 2)
         self.counters.count(EVALUATIONS, (policy, *nothing, why[:_LONGEST_LABEL]))
 

@@ -1,4 +1,4 @@
-"""How a policy server was told to run: one field for each flag."""
+"""The options of a policy server: one field for each flag."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class PolicyServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     continues_on_errors: bool = False
     accepted_namespace: str = ""
     ignores_missing_cluster: bool = False
-    # OTLP, to where the usual variables of OpenTelemetry say.
+    # OTLP, to the endpoint in the usual variables of OpenTelemetry.
     sends_metrics: bool = False
     sends_traces: bool = False
     # Of all processes together, such as 512Mi; empty: that of the container.
@@ -41,5 +41,5 @@ class PolicyServerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> GuestLimits:
-        """What one evaluation may take, where its policy says nothing else."""
+        """The time limit of one evaluation, if its policy has none."""
         return GuestLimits(seconds=self.seconds)

@@ -40,7 +40,7 @@ class MetricsSender:
         self._began = time.time_ns()
 
     async def run(self) -> None:
-        """At the interval that the usual variable of OpenTelemetry says, and at the end."""
+        """At the interval of the usual variable of OpenTelemetry, and at the end."""
         pause = _read_interval()
         try:
             while True:

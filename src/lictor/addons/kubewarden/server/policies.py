@@ -44,7 +44,7 @@ MakeHost: TypeAlias = Callable[[str, MemberEntry, str], HostCalls]
 NoteFailure: TypeAlias = Callable[[str, str], None]
 
 _LOOK_SECONDS = 1.0
-# What could not be had is asked for again after so long, then ever more rarely.
+# After so long, missing modules are requested again, then ever more rarely.
 _RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 5.0, 300.0
 _MOST_BYTES = 64 * 1024 * 1024
 # So many modules are fetched and compiled at the same time, for policies of the cluster and for
@@ -82,13 +82,13 @@ class PolicyTable(msgspec.Struct, frozen=True):
     digest: str = ""
     # By id; members of groups by `group/member`, too.
     opened: Mapping[str, OpenEntry] = {}
-    # Why policies cannot be asked, by id.
+    # Why policies cannot be evaluated, by id.
     failed: Mapping[str, str] = {}
-    # Those of them that may be asked later: their modules could not be had.
+    # Those of them that may be usable later: their modules could not be fetched.
     waiting: frozenset[str] = frozenset()
     # What each was opened from: not the last text where the module of that is on its way.
     entries: Mapping[str, ServerEntry] = {}
-    # What is told of each, by id.
+    # The reported state of each, by id.
     loads: Mapping[str, PolicyLoad] = {}
 
 
@@ -101,7 +101,7 @@ class PolicyOpener:
         self._limits = limits
 
     def open(self, name: str, entry: ServerEntry) -> tuple[OpenEntry, str, bool]:
-        """A policy, why it cannot be asked, and whether that may change."""
+        """A policy, why it cannot be evaluated, and whether that may change."""
         identity = _identify(name, digest_entry(entry))
         if EVALUATIONS.holds(identity):
             return self.fail(name, entry, ModuleError(QUARANTINED)), QUARANTINED, False
@@ -131,7 +131,7 @@ class PolicyOpener:
 
 
 class _WithoutFiles:
-    """Modules for policies of a namespace: whoever writes them knows nothing of this machine."""
+    """Modules for policies of a namespace: their authors have no access to this machine."""
 
     def __init__(self, inner: Modules) -> None:
         self._inner = inner
@@ -143,7 +143,7 @@ class _WithoutFiles:
 
 
 class ServedPolicies:
-    """The policies of one process, as `policies.yml` says now or said when it was last right."""
+    """The policies of one process, from the last valid `policies.yml`."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class ServedPolicies:
     def check(self) -> None:
         """What must be right before anything is served: LoadError where it is not."""
         if self._continues:
-            # The rest would be done twice, and whatever it finds is no reason not to start.
+            # The rest would be done twice, and its faults do not prevent the start.
             load_policies_file(_read(self._file), str(self._file))
         else:
             self.load()
@@ -239,7 +239,7 @@ class ServedPolicies:
             raise LoadError("\n".join(f"policy {name}: {why}" for name, why in failed.items()))
         self._entries, self.table = entries, table
         for name, why in table.failed.items():
-            log.error("policy cannot be asked", extra={"policy": name, "why": why})
+            log.error("policy cannot be evaluated", extra={"policy": name, "why": why})
             self._note_failure(name, why)
         self._keep(text)
 
@@ -284,7 +284,7 @@ class ServedPolicies:
             for name, entry in entries.items()
         }
         done, _ = wait(asked.values(), _PATIENCE_SECONDS if self._continues else None)
-        # What is on its way goes on: it is in the folder of modules when it is asked for again.
+        # Running downloads continue: the folder of modules has them for the next request.
         lines.leave()
         late = LookupFailedError("its module has not come yet")
         return {
@@ -303,7 +303,7 @@ class ServedPolicies:
         failed = {name: why for name, why in table.failed.items() if name not in came}
         failed |= {name: why for name, (_, why, _) in came.items() if why}
         for name in came.keys() - failed.keys():
-            log.info("policy can be asked now", extra={"policy": name})
+            log.info("policy can be evaluated now", extra={"policy": name})
         waiting = table.waiting - came.keys()
         served = {**table.entries, **{name: self._entries[name] for name in came}}
         loads = dict(table.loads)
@@ -328,7 +328,7 @@ def _identify(name: str, digest: str) -> bytes:
 
 
 def _list_rights(entry: ServerEntry) -> tuple[object, ...]:
-    """What a policy may ask, and whether it decides."""
+    """The host calls that a policy may make, and whether it decides."""
     members = entry.policies if isinstance(entry, GroupEntry) else {"": entry}
     asked = {
         name: (each.host_capabilities, each.context_aware_resources)

@@ -1,4 +1,4 @@
-"""What does `policies.yml` say? Its text becomes entries by policy; errors name line and policy."""
+"""Parses `policies.yml` into entries by policy; errors name line and policy."""
 
 import logging
 from typing import Final, TypeVar
@@ -12,7 +12,8 @@ from lictor.addons.kubewarden.family.entries import (
     PolicyEntry,
     ServerEntry,
 )
-from lictor.core.errors import LoadError
+from lictor.addons.kubewarden.server.options import PolicyServerOptions
+from lictor.core.errors import LictorError, LoadError
 from lictor.core.lang.yaml.core_schema import build_core_yaml, compose_core_yaml
 from lictor.core.lang.yaml.plain_json import YamlFault
 from lictor.core.raw import Json, JsonObject
@@ -63,11 +64,11 @@ def _read_entry(name: str, entry: Json, where: str) -> ServerEntry:
         raise LoadError("expected a map with a module, or with policies", where=where)
     entry = _without_null_settings(entry)
     if "module" in entry or "policies" not in entry:
-        _tell_unknown(entry, _POLICY_FIELDS, where)
+        _report_unknown(entry, _POLICY_FIELDS, where)
         policy = _convert(entry, PolicyEntry, where)
         _check_limit(policy, where)
         return policy
-    _tell_unknown(entry, _GROUP_FIELDS, where)
+    _report_unknown(entry, _GROUP_FIELDS, where)
     return _read_group(entry, where)
 
 
@@ -108,6 +109,31 @@ def _check_limit(entry: MemberEntry, where: str) -> None:
         raise LoadError("timeoutEvalSeconds must be at least 1", where=where)
 
 
-def _tell_unknown(entry: JsonObject, known: frozenset[str], where: str) -> None:
+def _report_unknown(entry: JsonObject, known: frozenset[str], where: str) -> None:
     for name in sorted(entry.keys() - known):
         log.warning("field not known, and ignored", extra={"where": where, "field": name})
+
+
+def refuse_missing_cluster(options: PolicyServerOptions, why: str) -> None:
+    """LoadError, unless no policy reads the cluster, or the operator starts all the same."""
+    if not options.ignores_missing_cluster and _needs_cluster(options):
+        raise LoadError(
+            f"the cluster is not available ({why or 'no answer'}): policies that read it would "
+            "fail; --ignore-kubernetes-connection-failure starts without it"
+        )
+    log.warning("cluster not available", extra={"why": why})
+
+
+def _needs_cluster(options: PolicyServerOptions) -> bool:
+    """Does a policy read objects of the cluster? An invalid file is reported elsewhere."""
+    try:
+        text = options.policies.read_text(encoding="utf-8")
+        entries = load_policies_file(text, str(options.policies)).values()
+    except (LictorError, OSError, UnicodeDecodeError):
+        return True
+    members = (
+        member
+        for each in entries
+        for member in (each.policies.values() if isinstance(each, GroupEntry) else (each,))
+    )
+    return any(member.context_aware_resources for member in members)

@@ -1,4 +1,4 @@
-"""What does the body of a request to a policy server ask? Bytes in, questions out."""
+"""Parses the body of a request to a policy server."""
 
 from http import HTTPStatus
 from typing import Final, Required, TypedDict, TypeVar
@@ -12,7 +12,7 @@ from lictor.core.raw import Json, JsonObject
 Body = TypeVar("Body")
 
 
-class AdmissionQuestion(TypedDict, total=False):
+class ReviewRequest(TypedDict, total=False):
     """A request of the API server, with the fields that Kubernetes knows; others are dropped."""
 
     uid: Required[str]
@@ -33,8 +33,8 @@ class AdmissionQuestion(TypedDict, total=False):
 
 
 class _AdmissionBody(msgspec.Struct):
-    request: AdmissionQuestion
-    # What they say does not matter; that they are text does.
+    request: ReviewRequest
+    # Their values do not matter; that they are text does.
     apiVersion: str = ""  # noqa: N815
     kind: str = ""
 
@@ -50,32 +50,32 @@ _LEVELS: Final = 2
 
 
 class UnreadableBodyError(Exception):
-    """A body that is no question; says so with an HTTP status."""
+    """An invalid body, with an HTTP status."""
 
     def __init__(self, status: HTTPStatus, why: str, uid: str | None = None) -> None:
         super().__init__(why)
         self.status = status
         self.why = why
         # Given where the question must be refused by an answer: without one a failure policy would
-        # count, and might let pass what nobody has looked at.
+        # count, and might allow what was not evaluated.
         self.uid = uid
 
 
-def read_admission(body: bytes) -> AdmissionQuestion:
-    """The request of an AdmissionReview, without fields that say nothing."""
+def read_admission(body: bytes) -> ReviewRequest:
+    """The request of an AdmissionReview, without empty fields."""
     question = _decode(body, _ADMISSION).request
     for name in [name for name, value in question.items() if value is None]:
         del question[name]  # type: ignore[misc]  # those that must be there are never None
     if _may_be_deep(body):
         if question["operation"] == "DELETE":
-            # Or nobody would ever get rid of it.
+            # Otherwise it could never be deleted.
             cut_depth(question.get("oldObject"), MAX_DEPTH - _LEVELS)
         _check_depth(question, body)
     return question
 
 
 def read_raw(body: bytes) -> Json:
-    """The value of `request`, whatever it is."""
+    """The value of `request`, of any type."""
     question = _decode(body, _RAW).request
     if _may_be_deep(body):
         _check_depth(question, body)
@@ -108,7 +108,7 @@ def _may_be_deep(body: bytes) -> bool:
 
 
 def _check_unread(body: bytes) -> None:
-    """How deep an interpreter reads must not decide of which of two faults is told."""
+    """The recursion limit of the interpreter must not decide which of two faults is reported."""
     try:
         question = msgspec.json.decode(body)
     except RecursionError as error:

@@ -13,23 +13,23 @@ from lictor.addons.kubewarden.family.entries import PolicyResponse
 from lictor.core.errors import SlowRequestError
 from lictor.core.lang.wasm_records import ContextResource, HostCalls, brief_seconds
 
-# A policy that took longer than the loop can wait is asked on a thread for so long.
+# A policy that took longer than the loop can wait is evaluated on a thread for so long.
 _REMEMBERED_SECONDS = 10.0
 _THREADS = 8
 # What other requests can wait for one.
 _BRIEF_SECONDS = 0.02
-# Of one policy at the same time: others that take long must find room, too.
+# Of one policy at the same time: other slow policies need threads, too.
 _MOST_OF_A_POLICY = _THREADS // 2
-# Of one policy, and of all: whoever comes later would wait in vain.
+# Of one policy, and of all: later requests would wait in vain.
 _MOST_IN_LINE, _MOST_WAITING = 64, 512
 _LESS_IMPORTANT = 5
 
 
-class PatientHost:
-    """A host that is asked on threads only: its answers may take time, which the loop has not."""
+class ThreadedHost:
+    """A host that is called on threads only: its answers may take longer than the loop can wait."""
 
     def __init__(self, inner: HostCalls, begin: Callable[[], None], *, has_context: bool) -> None:
-        """`begin` says until when answers are waited for."""
+        """`begin` sets the deadline of answers."""
         self._inner = inner
         self._begin = begin
         self._has_context = has_context
@@ -49,7 +49,7 @@ class PatientHost:
 
     def _refuse_hurry(self) -> None:
         if brief_seconds.get() is not None:
-            raise SlowRequestError("the policy asks its host")
+            raise SlowRequestError("the policy makes a host call")
 
 
 def evaluate_briefly(evaluate: Callable[[], PolicyResponse]) -> PolicyResponse:

@@ -36,7 +36,6 @@ _SHARED = (
     "wasmtime",
     "lictor.kubernetes.config",
     "lictor.core.lang.patch.strict_json_patch",
-    "lictor.addons.kubewarden.runtime.guests",
     "lictor.addons.kubewarden.runtime.rego",
 )
 
@@ -103,8 +102,8 @@ def _listen(address: str, port: int) -> socket.socket:
     try:
         return open_port(address, port)
     except (OSError, OverflowError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise LoadError(f"cannot listen on {address}, port {port}: {told}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise LoadError(f"cannot listen on {address}, port {port}: {reason}") from error
 
 
 def _check_in_child(options: PolicyServerOptions) -> None:
@@ -119,25 +118,25 @@ def _check_in_child(options: PolicyServerOptions) -> None:
         os._exit(_check(options, writer))
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        told = pipe.read().decode(errors="replace")
+        reason = pipe.read().decode(errors="replace")
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     if code != 0:
-        raise LoadError(told or f"the policies could not be opened: exit code {code}")
+        raise LoadError(reason or f"the policies could not be opened: exit code {code}")
 
 
 def _check(options: PolicyServerOptions, writer: int) -> int:
-    told, code = "", 0
+    reason, code = "", 0
     try:
         asyncio.run(check_policies(options))
     except LictorError as error:
-        told, code = str(error), 1
+        reason, code = str(error), 1
     except KeyboardInterrupt:
-        told, code = "interrupted", 1
+        reason, code = "interrupted", 1
     except BaseException as error:
         log.exception("policies could not be opened")
-        told, code = f"{type(error).__name__}: {error}", 1
-    os.write(writer, told.encode(errors="replace")[:60_000])
+        reason, code = f"{type(error).__name__}: {error}", 1
+    os.write(writer, reason.encode(errors="replace")[:60_000])
     sys.stdout.flush()
     sys.stderr.flush()
     return code

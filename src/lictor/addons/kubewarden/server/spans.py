@@ -29,7 +29,7 @@ class SpanSink:
 
         resource = build_resource("kubewarden-policy-server")
         self._provider = TracerProvider(resource=resource)
-        # Where to, and how, is said by the usual variables (OTEL_EXPORTER_OTLP_ENDPOINT).
+        # The endpoint and the protocol come from the usual variables (OTEL_EXPORTER_OTLP_ENDPOINT).
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("lictor.addons.kubewarden.server")
 

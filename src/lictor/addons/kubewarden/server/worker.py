@@ -53,7 +53,7 @@ _HELD_BYTES = 128 * 1024 * 1024
 
 
 class ReportSlot(msgspec.Struct, frozen=True):
-    """Where one process says how far its policies are."""
+    """Where one process reports the state of its policies."""
 
     # Whether it answers requests.
     life: ProcessSlot
@@ -127,7 +127,7 @@ class _PolicyWorker:
         self._memory = memory
         self._server: HttpServer | None = None
         self._listener: Listener | None = None
-        # Or whoever takes its place.
+        # Or the process that replaces it.
         slots = sockets.slots
         self._is_first = slot in (slots[0], slots[len(slots) // 2])
         self._report = next(each.report for each in sockets.reports if each.life is slot)
@@ -216,7 +216,7 @@ class _PolicyWorker:
         return found
 
     async def _wait_for_end(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Until told to end; a part that ends by itself takes the process with it."""
+        """Until a signal to end; a part that ends early ends the process."""
         stop = asyncio.create_task(self._stop.wait())
         done, _ = await asyncio.wait((stop, *tasks), return_when=asyncio.FIRST_COMPLETED)
         for task in done - {stop}:
@@ -259,7 +259,7 @@ class _PolicyWorker:
         report = self._told if self._policies is None else self._policies.report
         known = report.policies is self._told.policies and report.refused == self._told.refused
         if not known and not self._report.write(write_report(report)):
-            log.warning("too many policies to tell of")
+            log.warning("too many policies to report")
             self._report.write(b"")
         self._told = report
 
@@ -277,7 +277,7 @@ class ProbePages:
         self._shown: tuple[tuple[bytes, ...], bytes] = ((), b"")
 
     async def __call__(self, call: HttpRequest) -> HttpResponse:
-        """A page; both are read-only, and need no name of whoever asks."""
+        """A page; both are read-only, and need no authentication."""
         if call.path not in ("/readiness", POLICIES_PATH):
             return HttpResponse(HTTPStatus.NOT_FOUND)
         if call.method not in ("GET", "HEAD"):
@@ -293,11 +293,11 @@ class ProbePages:
         """What is true of all processes that answer requests."""
         told = tuple(slot.report.read() for slot in self._slots if slot.life.is_ready)
         if told != self._shown[0]:
-            # Made anew only where something has changed: anybody may ask, as often as they like.
+            # Built anew only after a change: any client may request it, at any rate.
             self._shown = (told, write_report(merge_reports([_read(page) for page in told])))
         return self._shown[1]
 
 
 def _read(page: bytes) -> LoadReport:
-    """A process that has said nothing has no policies yet."""
+    """A process without a report has no policies yet."""
     return read_report(page) if page else LoadReport()

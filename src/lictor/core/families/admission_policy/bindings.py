@@ -27,15 +27,16 @@ def select_bound(
         return remember(_spare(select))
     # A binding that only selects by labels takes all that its policy takes.
     narrower = compile_constraints(
-        _take_all(binding.spec.match_resources),
+        with_operations(binding.spec.match_resources),
         names,
         where=f"{binding.metadata.name}: matchResources",
         watch=watch,
     )
-    return remember(_spare(_both(select, narrower)))
+    return remember(_spare(select_both(select, narrower)))
 
 
-def _take_all(resources: MatchResources) -> MatchResources:
+def with_operations(resources: MatchResources) -> MatchResources:
+    """Take rules without operations as rules for every operation."""
     rules = tuple(
         rule if rule.operations else replace(rule, operations=("*",))
         for rule in resources.resource_rules
@@ -50,7 +51,9 @@ def _spare(select: Select) -> Select:
     return spared
 
 
-def _both(first: Select, second: Select) -> Select:
+def select_both(first: Select, second: Select) -> Select:
+    """What both select."""
+
     def select(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
         one = first(kind, subresource, operation)
         other = second(kind, subresource, operation) if one is not None else None

@@ -31,7 +31,7 @@ _Binding: TypeAlias = MutatingAdmissionPolicyBinding
 def compile_mutating_admission(policy: MutatingAdmissionPolicy, context: CompileContext) -> Program:
     """Turn a policy into a program.
 
-    In a cluster, a policy without binding does nothing; whoever asks offline about such a policy
+    In a cluster, a policy without binding does nothing; an offline evaluation of such a policy
     wants to know what it would do.
     """
     around = context.cel

@@ -113,3 +113,14 @@ class MutatingAdmissionPolicyBinding(
 
 
 Binding: TypeAlias = ValidatingAdmissionPolicyBinding | MutatingAdmissionPolicyBinding
+
+
+RECORDS: dict[str, type[msgspec.Struct]] = {
+    record.__name__: record
+    for record in (
+        ValidatingAdmissionPolicy,
+        MutatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding,
+        MutatingAdmissionPolicyBinding,
+    )
+}

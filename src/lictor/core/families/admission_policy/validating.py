@@ -1,7 +1,6 @@
 """ValidatingAdmissionPolicy becomes a program: a rule for each binding that puts it in force."""
 
 import msgspec
-from msgspec.structs import replace
 
 from lictor.core.compile.context import CompileContext
 from lictor.core.compile.deferral import bind_rule, make_rule, put_off
@@ -18,6 +17,7 @@ from lictor.core.evaluate.cel.validations import (
     list_decision_texts,
     require_validations,
 )
+from lictor.core.families.admission_policy.bindings import select_both, with_operations
 from lictor.core.families.admission_policy.records import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
@@ -26,8 +26,7 @@ from lictor.core.families.registry import refer
 from lictor.core.lang.cel.environment import kubernetes_environment
 from lictor.core.match.constraints import compile_constraints, spare_guards
 from lictor.core.model.constraints import MatchResources
-from lictor.core.model.program import Case, Check, CompiledRule, Matcher, Phase, Program, Select
-from lictor.core.model.request import GroupVersionKind, Operation
+from lictor.core.model.program import Case, Check, CompiledRule, Phase, Program, Select
 from lictor.core.model.result import Action, PolicyRef, Result, RuleType
 
 _Binding = ValidatingAdmissionPolicyBinding
@@ -36,8 +35,8 @@ _Binding = ValidatingAdmissionPolicyBinding
 def compile_admission(policy: ValidatingAdmissionPolicy, context: CompileContext) -> Program:
     """Turn a policy into a program.
 
-    In a cluster, a policy without binding does nothing; whoever asks offline about such a policy
-    wants to know what it would say.
+    In a cluster, a policy without binding does nothing; an offline evaluation of such a policy
+    shows its result.
     """
     around = context.cel
     ref = refer(policy)
@@ -59,7 +58,7 @@ class _Compiler(msgspec.Struct, frozen=True):
 
     def rule(self, binding: _Binding | None) -> CompiledRule:
         action = choose_action(binding.spec.validation_actions if binding is not None else ())
-        # What cannot be decided: whoever says "Ignore" wants it to pass.
+        # What cannot be decided passes with "Ignore".
         doubtful = Action.AUDIT if self.policy.spec.failure_policy == "Ignore" else action
         made = make_rule(
             self.ref.name,
@@ -77,11 +76,11 @@ class _Compiler(msgspec.Struct, frozen=True):
             return select_none
         if binding is None:
             return spare_guards(self._constrain(constraints, "matchConstraints"))
-        # An API server wants operations; Kyverno asks a policy with a binding without them too.
-        select = self._constrain(_with_operations(constraints), "matchConstraints")
+        # An API server requires operations; Kyverno also evaluates a bound policy without them.
+        select = self._constrain(with_operations(constraints), "matchConstraints")
         if binding.spec.match_resources is not None:
             where = f"{binding.metadata.name}: matchResources"
-            select = _both(select, self._constrain(binding.spec.match_resources, where))
+            select = select_both(select, self._constrain(binding.spec.match_resources, where))
         return spare_guards(select)
 
     def _constrain(self, constraints: MatchResources, where: str) -> Select:
@@ -113,7 +112,7 @@ class _Compiler(msgspec.Struct, frozen=True):
 
         def check(case: Case) -> tuple[Result, ...]:
             decision = decide_case(case)
-            return told.tell(decision.ruling, decision.message, case, view)
+            return told.build(decision.ruling, decision.message, case, view)
 
         return check
 
@@ -129,22 +128,3 @@ class _Compiler(msgspec.Struct, frozen=True):
         if kind is None or binding is None or binding.spec.param_ref is None:
             return None
         return compile_params(kind, binding.spec.param_ref, self.around)
-
-
-def _both(first: Select, second: Select) -> Select:
-    def select(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
-        one = first(kind, subresource, operation)
-        other = second(kind, subresource, operation)
-        if one is None or other is None:
-            return None
-        return lambda request: one(request) and other(request)
-
-    return select
-
-
-def _with_operations(constraints: MatchResources) -> MatchResources:
-    rules = tuple(
-        rule if rule.operations else replace(rule, operations=("*",))
-        for rule in constraints.resource_rules
-    )
-    return replace(constraints, resource_rules=rules)

@@ -1,59 +1,39 @@
 """Kyverno's classic policies (kyverno.io): rules in YAML, exceptions from them, and cleanups."""
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from lictor.core.families.registry import (
+import msgspec
+
+from lictor.core.families.family import (
     AGE_COLUMN,
     AbsentFields,
     CrdShape,
+    DeletionTargets,
+    Family,
+    GenerationSettings,
     PolicyKind,
     Role,
+    SharedWebhookMatch,
     WebhookPath,
+    expect_record,
 )
+from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Phase
+from lictor.core.model.result import Result, RuleType
+from lictor.core.raw import JsonObject
 
 if TYPE_CHECKING:
+    from lictor.core.compile.context import CompileContext
+    from lictor.core.errors import LictorError
+    from lictor.core.families.explanation import RuleExplanation
+    from lictor.core.families.policy_status import PolicyFacts
+    from lictor.core.lang.watch import ClosureAnswer
     from lictor.core.model.exception import PolicyException
+    from lictor.core.model.policy import Policy
+    from lictor.core.model.program import CleanupProgram, Program
 
 _GROUP = "kyverno.io"
-_HERE = "lictor.core.families.classic"
-_RECORDS = f"{_HERE}.records"
-
-
-def find_absent_rule_fields(version: str) -> AbsentFields:
-    """What rules of a version lack."""
-    from lictor.core.model.matching import Match
-    from lictor.core.model.policy import Rule, Validate, VerifyImages
-
-    if version != "v2beta1":
-        return {}
-    return {
-        Match: _ONE_FILTER,
-        Rule: frozenset(["reportProperties"]),
-        Validate: frozenset(["allowExistingViolations"]),
-        VerifyImages: _OLD_IMAGE_FIELDS,
-    }
-
-
-def find_absent_match_fields(_: str) -> AbsentFields:
-    """Exceptions and cleanups have `any` and `all` only, in every version."""
-    from lictor.core.model.matching import Match
-
-    return {Match: _ONE_FILTER}
-
-
-def names_policy(exception: "PolicyException", kind: PolicyKind, key: str) -> bool:
-    """Is the exception from this policy?"""
-    return kind.family == "classic" and any(
-        entry.policy_name == key for entry in exception.spec.exceptions
-    )
-
-
-def list_excepted(exception: "PolicyException") -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The policies and rules that need not be kept."""
-    return tuple((each.policy_name, each.rule_names) for each in exception.spec.exceptions)
-
-
 _ONE_FILTER = frozenset(["resources", "subjects", "roles", "clusterRoles"])
 _OLD_IMAGE_FIELDS = frozenset(
     [
@@ -61,8 +41,6 @@ _OLD_IMAGE_FIELDS = frozenset(
         *("additionalExtensions", "annotations", "cosignOCI11"),
     ]
 )
-
-
 _POLICY_COLUMNS = f"""
 ADMISSION | boolean | .spec.admission
 BACKGROUND | boolean | .spec.background
@@ -99,100 +77,241 @@ _SAMPLE = {
 }
 
 
-def _declare_policy(kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
-    where = "namespace that the policy is in" if namespaced else "whole cluster"
-    return PolicyKind(
-        family="classic",
-        group=_GROUP,
-        kind=kind,
-        plural=plural,
-        namespaced=namespaced,
-        versions=("v1", "v2beta1"),
-        preferred_version="v1",
-        short_name="pol" if namespaced else "cpol",
-        crd=CrdShape("v1* v2beta1", _RULES.format(where), "PolicyStatus", _POLICY_COLUMNS),
-        phases=tuple(Phase),
-        has_named_rules=True,
-        record="lictor.core.model.policy:Policy",
-        absent_fields=find_absent_rule_fields,
-        compile=f"{_HERE}.compiler:compile_policy",
-        compile_failing=f"{_HERE}.compiler:compile_failing",
-        expected_work=f"{_HERE}.actions:list_expected_work",
-        path=WebhookPath(mutating=True),
-        is_asked=f"{_HERE}.actions:is_asked",
-        shared_webhook=f"{_HERE}.webhooks:find_webhook_match",
-        list_named_namespaces=f"{_HERE}.webhooks:list_named_namespaces",
-        limit_program=f"{_HERE}.webhooks:limit_to_named_kinds",
-        read_mode=f"{_HERE}.actions:read_mode",
-        build_status="lictor.core.report.policy_status:build_classic_status",
-        sample=None if namespaced else _SAMPLE,
-        lint="lictor.lint.documents_by_kind:check_classic_policy",
-        list_generations=f"{_HERE}.actions:list_generations",
-        list_chained_rules=f"{_HERE}.actions:list_chained_rules",
-        list_existing_mutations=f"{_HERE}.actions:list_existing_mutations",
-        skips_scan=f"{_HERE}.actions:is_about_every_kind",
-        build_native=""
-        if namespaced
-        else "lictor.controllers.native_policies.native_classic:build_native_classic",
-        convert="lictor.addons.convert.conversion:convert_policy",
-        explain="lictor.core.report.explanation:explain_classic",
-    )
+class ClassicFamily(Family):
+    """ClusterPolicy and Policy, their exceptions, and the policies that clean up."""
+
+    name = "classic"
+
+    def list_kinds(self) -> tuple[PolicyKind, ...]:
+        return (
+            self._declare_policy("ClusterPolicy", "clusterpolicies", namespaced=False),
+            self._declare_policy("Policy", "policies", namespaced=True),
+            self._declare_exception(),
+            self._declare_cleanup("ClusterCleanupPolicy", "clustercleanuppolicies"),
+            self._declare_cleanup("CleanupPolicy", "cleanuppolicies"),
+        )
+
+    def get_record(self, kind: PolicyKind) -> type[msgspec.Struct]:
+        match kind.role:
+            case Role.EXCEPTION:
+                from lictor.core.model.exception import PolicyException
+
+                return PolicyException
+            case Role.DELETION:
+                from lictor.core.families.classic.records import CleanupPolicy
+
+                return CleanupPolicy
+            case _:
+                from lictor.core.model.policy import Policy
+
+                return Policy
+
+    def find_absent_fields(self, kind: PolicyKind, version: str) -> AbsentFields:
+        from lictor.core.model.matching import Match
+        from lictor.core.model.policy import Rule, Validate, VerifyImages
+
+        if kind.role is not Role.POLICY:
+            # Exceptions and cleanups have `any` and `all` only, in every version.
+            return {Match: _ONE_FILTER}
+        if version != "v2beta1":
+            return {}
+        return {
+            Match: _ONE_FILTER,
+            Rule: frozenset(["reportProperties"]),
+            Validate: frozenset(["allowExistingViolations"]),
+            VerifyImages: _OLD_IMAGE_FIELDS,
+        }
+
+    def compile(self, record: PolicyRecord, context: "CompileContext") -> "Program":
+        from lictor.core.families.classic.compiler import compile_policy
+
+        return compile_policy(_as_policy(record), context)
+
+    def compile_failing(
+        self, record: PolicyRecord, error: "LictorError", context: "CompileContext"
+    ) -> "Program":
+        from lictor.core.families.classic.compiler import compile_failing
+
+        return compile_failing(_as_policy(record), error, context)
+
+    def compile_cleanup(self, record: PolicyRecord, context: "CompileContext") -> "CleanupProgram":
+        from lictor.core.families.classic.cleanup import compile_cleanup
+        from lictor.core.families.classic.records import CleanupPolicy
+
+        return compile_cleanup(expect_record(record, CleanupPolicy), context)
+
+    def list_deletion_targets(self, record: PolicyRecord) -> DeletionTargets:
+        from lictor.core.families.classic.cleanup import list_deletion_targets
+        from lictor.core.families.classic.records import CleanupPolicy
+
+        return list_deletion_targets(expect_record(record, CleanupPolicy))
+
+    def is_asked(self, kind: PolicyKind, record: PolicyRecord, *, mutating: bool) -> bool:
+        from lictor.core.families.classic.actions import is_asked
+
+        return is_asked(_as_policy(record), mutating=mutating)
+
+    def describe_shared_webhook(
+        self, record: PolicyRecord, *, mutating: bool
+    ) -> SharedWebhookMatch:
+        from lictor.core.families.classic.webhooks import find_webhook_match
+
+        return find_webhook_match(_as_policy(record), mutating=mutating)
+
+    def list_named_namespaces(self, record: PolicyRecord) -> Sequence[str]:
+        from lictor.core.families.classic.webhooks import list_named_namespaces
+
+        return list_named_namespaces(_as_policy(record))
+
+    def limit_program(self, program: "Program", record: PolicyRecord) -> "Program":
+        from lictor.core.families.classic.webhooks import limit_to_named_kinds
+
+        return limit_to_named_kinds(program, _as_policy(record))
+
+    def names_policy(self, exception: PolicyRecord, kind: PolicyKind, key: str) -> bool:
+        entries = _as_exception(exception).spec.exceptions
+        return kind.family is self and any(entry.policy_name == key for entry in entries)
+
+    def list_excepted(self, exception: PolicyRecord) -> Iterable[tuple[str, tuple[str, ...]]]:
+        entries = _as_exception(exception).spec.exceptions
+        return [(each.policy_name, each.rule_names) for each in entries]
+
+    def list_expected_work(self, record: PolicyRecord) -> frozenset[RuleType]:
+        from lictor.core.families.classic.actions import list_expected_work
+
+        return list_expected_work(_as_policy(record))
+
+    def explain(
+        self,
+        record: PolicyRecord,
+        bindings: Sequence[PolicyRecord],
+        recorded: "Sequence[ClosureAnswer]",
+        results: Sequence[Result],
+    ) -> "tuple[RuleExplanation, ...]":
+        from lictor.core.families.classic.explanation import explain_classic
+        from lictor.core.model.policy import Policy
+
+        if not isinstance(record, Policy):
+            return super().explain(record, bindings, recorded, results)
+        return explain_classic(record, recorded, results)
+
+    def read_mode(self, record: PolicyRecord) -> str:
+        from lictor.core.families.classic.actions import read_mode
+        from lictor.core.model.policy import Policy
+
+        return read_mode(record) if isinstance(record, Policy) else ""
+
+    def build_status(
+        self,
+        kind: PolicyKind,
+        record: PolicyRecord | None,
+        old: JsonObject,
+        facts: "PolicyFacts",
+        now: str,
+    ) -> JsonObject:
+        from lictor.core.families.classic.status import build_classic_status
+
+        if kind.role is not Role.POLICY:
+            return super().build_status(kind, record, old, facts, now)
+        policy = None if record is None else _as_policy(record)
+        return build_classic_status(policy, old, facts, now)
+
+    def list_generations(self, record: PolicyRecord) -> Iterable[GenerationSettings]:
+        from lictor.core.families.classic.actions import list_generations
+
+        return list_generations(_as_policy(record))
+
+    def list_chained_rules(self, record: PolicyRecord) -> Iterable[str]:
+        from lictor.core.families.classic.actions import list_chained_rules
+
+        return list_chained_rules(_as_policy(record))
+
+    def list_existing_mutations(self, record: PolicyRecord) -> frozenset[str]:
+        from lictor.core.families.classic.actions import list_existing_mutations
+
+        return list_existing_mutations(_as_policy(record))
+
+    def skips_scan(self, record: PolicyRecord) -> bool:
+        from lictor.core.families.classic.actions import is_about_every_kind
+
+        return is_about_every_kind(_as_policy(record))
+
+    # --- declarations
+
+    def _declare_policy(self, kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
+        where = "namespace that the policy is in" if namespaced else "whole cluster"
+        return PolicyKind(
+            family=self,
+            group=_GROUP,
+            kind=kind,
+            plural=plural,
+            namespaced=namespaced,
+            versions=("v1", "v2beta1"),
+            preferred_version="v1",
+            short_name="pol" if namespaced else "cpol",
+            crd=CrdShape("v1* v2beta1", _RULES.format(where), "PolicyStatus", _POLICY_COLUMNS),
+            phases=tuple(Phase),
+            has_named_rules=True,
+            mutates_existing=True,
+            has_native_form=not namespaced,
+            path=WebhookPath(mutating=True),
+            sample=None if namespaced else _SAMPLE,
+        )
+
+    def _declare_exception(self) -> PolicyKind:
+        return PolicyKind(
+            family=self,
+            group=_GROUP,
+            kind="PolicyException",
+            plural="policyexceptions",
+            namespaced=True,
+            versions=("v2", "v2beta1"),
+            preferred_version="v2",
+            short_name="polex",
+            crd=CrdShape(
+                "v2* v2beta1!",
+                "Resources that need not keep some rules of ClusterPolicies and Policies.",
+                status="",
+                columns="",
+            ),
+            role=Role.EXCEPTION,
+            is_listed=False,
+            review_path=("exception-validating", "/exceptionvalidate"),
+        )
+
+    def _declare_cleanup(self, kind: str, plural: str) -> PolicyKind:
+        namespaced = not kind.startswith("Cluster")
+        where = "this namespace" if namespaced else "the whole cluster"
+        return PolicyKind(
+            family=self,
+            group=_GROUP,
+            kind=kind,
+            plural=plural,
+            namespaced=namespaced,
+            versions=("v2", "v2beta1"),
+            preferred_version="v2",
+            short_name="cleanpol" if namespaced else "ccleanpol",
+            crd=CrdShape(
+                "v2* v2beta1!",
+                f"Objects of {where} that are deleted on a schedule.",
+                "CleanupStatus",
+                _CLEANUP_COLUMNS,
+            ),
+            role=Role.DELETION,
+            is_listed=False,
+        )
 
 
-def _declare_cleanup(kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
-    where = "this namespace" if namespaced else "the whole cluster"
-    return PolicyKind(
-        family="classic",
-        group=_GROUP,
-        kind=kind,
-        plural=plural,
-        namespaced=namespaced,
-        versions=("v2", "v2beta1"),
-        preferred_version="v2",
-        short_name="cleanpol" if namespaced else "ccleanpol",
-        crd=CrdShape(
-            "v2* v2beta1!",
-            f"Objects of {where} that are deleted on a schedule.",
-            "CleanupStatus",
-            _CLEANUP_COLUMNS,
-        ),
-        role=Role.DELETION,
-        is_listed=False,
-        record=f"{_RECORDS}:CleanupPolicy",
-        absent_fields=find_absent_match_fields,
-        compile=f"{_HERE}.cleanup:compile_cleanup",
-        list_deletion_targets=f"{_HERE}.cleanup:list_deletion_targets",
-        lint="lictor.lint.documents_by_kind:check_cleanup",
-    )
+def _as_policy(record: PolicyRecord) -> "Policy":
+    from lictor.core.model.policy import Policy
+
+    return expect_record(record, Policy)
 
 
-KINDS = (
-    _declare_policy("ClusterPolicy", "clusterpolicies", namespaced=False),
-    _declare_policy("Policy", "policies", namespaced=True),
-    PolicyKind(
-        family="classic",
-        group=_GROUP,
-        kind="PolicyException",
-        plural="policyexceptions",
-        namespaced=True,
-        versions=("v2", "v2beta1"),
-        preferred_version="v2",
-        short_name="polex",
-        crd=CrdShape(
-            "v2* v2beta1!",
-            "Resources that need not keep some rules of ClusterPolicies and Policies.",
-            status="",
-            columns="",
-        ),
-        role=Role.EXCEPTION,
-        is_listed=False,
-        record="lictor.core.model.exception:PolicyException",
-        absent_fields=find_absent_match_fields,
-        excepts=names_policy,
-        list_excepted=list_excepted,
-        review_path=("exception-validating", "/exceptionvalidate"),
-        lint="lictor.lint.documents_by_kind:check_exception",
-    ),
-    _declare_cleanup("ClusterCleanupPolicy", "clustercleanuppolicies", namespaced=False),
-    _declare_cleanup("CleanupPolicy", "cleanuppolicies", namespaced=True),
-)
+def _as_exception(record: PolicyRecord) -> "PolicyException":
+    from lictor.core.model.exception import PolicyException
+
+    return expect_record(record, PolicyException)
+
+
+FAMILY = ClassicFamily()

@@ -5,7 +5,7 @@ from zlib import crc32
 
 import msgspec
 
-from lictor.core.families.registry import GenerationSettings
+from lictor.core.families.family import GenerationSettings
 from lictor.core.lang.wildcard import compile_wildcard
 from lictor.core.match.metadata import compile_selector
 from lictor.core.model.matching import Match
@@ -72,7 +72,7 @@ def _namespace(request: Request) -> str:
 
 
 def list_expected_work(policy: Policy) -> frozenset[RuleType]:
-    """What the rules of a policy do; nobody expects to hear of objects that are not generated."""
+    """The kinds of results of the rules; a test expects none for objects that are not generated."""
     done = {
         RuleType.MUTATION: any(rule.mutate is not None for rule in policy.spec.rules),
         RuleType.IMAGE_VERIFY: any(rule.verify_images for rule in policy.spec.rules),
@@ -82,7 +82,7 @@ def list_expected_work(policy: Policy) -> frozenset[RuleType]:
 
 
 def is_asked(policy: Policy, *, mutating: bool) -> bool:
-    """Has a policy something to say when objects are changed, or when they are checked?"""
+    """Has a policy rules for requests that are mutated, or validated?"""
     test = is_mutating_rule if mutating else is_validating_rule
     return any(test(rule) for rule in policy.spec.rules)
 
@@ -101,7 +101,7 @@ def is_validating_rule(rule: Rule) -> bool:
 
 
 def checks_finished_images(rule: Rule) -> bool:
-    """Does a rule ask whether images have a digest, or were verified, in the finished object?"""
+    """Does a rule require that images have a digest, or were verified, in the finished object?"""
     return any(each.verify_digest or each.required for each in rule.verify_images)
 
 
@@ -124,12 +124,12 @@ def list_existing_mutations(policy: Policy) -> frozenset[str]:
     )
 
 
-def _or_default(own: bool | None, default: bool) -> bool:  # noqa: FBT001  (as the policy says)
+def _or_default(own: bool | None, default: bool) -> bool:  # noqa: FBT001  (fields of the policy)
     return default if own is None else own
 
 
 def is_about_every_kind(policy: Policy) -> bool:
-    """A policy about every kind is never asked in the background, as in Kyverno."""
+    """A policy about every kind is never evaluated in the background, as in Kyverno."""
     return any("*" in kinds for rule in policy.spec.rules for kinds in _list_kinds(rule.match))
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 from lictor.core.compile.context import CompileContext
-from lictor.core.evaluate.conditions import ask, compile_conditions
+from lictor.core.evaluate.conditions import compile_conditions, evaluate_conditions
 from lictor.core.evaluate.context import compile_context
 from lictor.core.evaluate.rule_context import RuleContext
 from lictor.core.evaluate.scope import build_scope
 from lictor.core.families.classic.records import CleanupPolicy
-from lictor.core.families.registry import DeletionTargets
+from lictor.core.families.family import DeletionTargets
 from lictor.core.lang.schedule import compile_schedule
 from lictor.core.match.classic import CLEANUP, compile_filter
 from lictor.core.match.combine import remember, within
@@ -74,7 +74,9 @@ def _compile_concern(
         if asks is None:
             return True
         scope = build_scope(request).child(target=request.resource)
-        return ask(asks, enter(scope) if enter is not None else scope, "conditions")[0]
+        return evaluate_conditions(
+            asks, enter(scope) if enter is not None else scope, "conditions"
+        )[0]
 
     return concerns
 

@@ -6,7 +6,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from lictor.core.compile.context import CompileContext
-from lictor.core.compile.deferral import fail_always
+from lictor.core.compile.deferral import defer_check, fail_always
 from lictor.core.compile.needs import find_rule_needs
 from lictor.core.errors import CompileError, DeadlineError, LictorError, SlowRequestError
 from lictor.core.evaluate.conditions import compile_conditions
@@ -38,7 +38,6 @@ from lictor.core.model.program import (
     Bounds,
     Check,
     CompiledRule,
-    DeferredCheck,
     Matcher,
     Needs,
     Phase,
@@ -67,7 +66,7 @@ def _build_program(
     compile_rule: "Callable[[_RuleCompiler], Iterator[CompiledRule]]",
 ) -> Program:
     ref = refer(policy)
-    # Most policies need nothing, which one look tells of all their rules.
+    # Most policies need nothing, which one look shows for all their rules.
     has_needs = find_rule_needs(policy.spec) is not Needs.NOTHING
     rules = tuple(
         compiled
@@ -124,7 +123,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
     def fail(self, error: LictorError) -> Iterator[CompiledRule]:
         """The same with an error for an answer.
 
-        Whom the rule concerns cannot be told: everything that it might concern gets the error.
+        Which requests the rule matches is unknown: all that it might match get the error.
         """
         action = base_action(self.policy, self.rule)
         match = without_selectors(self.rule.match)
@@ -144,7 +143,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
     def _applies(self, kind: RuleType) -> Check:
         """Everything that stands before the rule's body, without the body."""
-        return DeferredCheck(_RuleCompiler._compile_later, self, kind, _RuleCompiler._pass)
+        return defer_check(_RuleCompiler._compile_later, self, kind, _RuleCompiler._pass)
 
     def _bodies(self) -> "Iterator[tuple[Phase, RuleType, _Build]]":
         rule = self.rule
@@ -164,7 +163,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
     def _check(self, kind: RuleType, build: "_Build") -> Check:
         if self.context.is_lazy:
-            return DeferredCheck(_RuleCompiler._compile_later, self, kind, build)
+            return defer_check(_RuleCompiler._compile_later, self, kind, build)
         return self._compile_check(kind, build)
 
     def _compile_later(self, kind: RuleType, build: "_Build") -> Check:
@@ -179,7 +178,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
                 check = self._relax(check, setting)
             check = self._guard_conditions(check)
         except (DeadlineError, SlowRequestError):
-            # Whoever waits for it has no more time; that says nothing about the rule.
+            # The deadline of the caller has passed; that is no fault of the rule.
             raise
         except LictorError as error:
             check = fail_always(error)
@@ -217,10 +216,10 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
                 where="preconditions",
             ),
             # Exceptions from single controls of a Pod Security Standard are the check's own affair.
-            exempt=None if self._judges_pods() else self._exempt(setting),
+            exempt=None if self._validates_pods() else self._exempt(setting),
         )
 
-    def _judges_pods(self) -> bool:
+    def _validates_pods(self) -> bool:
         return self.rule.validate is not None and self.rule.validate.pod_security is not None
 
     def _exempt(self, setting: RuleContext) -> Exempt | None:
@@ -237,10 +236,10 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         if not validate.allow_existing_violations:
             return check
         if validate.assert_ is not None:
-            # Kyverno does not ask here whether the rule concerns the old object.
+            # Kyverno does not check here whether the rule matches the old object.
             return allow_existing(check, lambda _: True)
         if self.rule.preconditions is not None:
-            # In Kyverno such a rule never concerns the old object, whatever they say.
+            # In Kyverno such a rule never matches the old object.
             return check
         return allow_existing(check, self._match_stored())
 
@@ -285,7 +284,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         return compile_validate(validate, setting)
 
     def _match_stored(self) -> Matcher:
-        """Does the rule concern an object for itself? Asked only of updates that break it."""
+        """Does the rule match an object alone? Evaluated only for updates that violate it."""
         made: list[Select] = []
 
         def matches(request: Request) -> bool:
@@ -307,7 +306,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         return within(self.ref.namespace, select) if self.ref.namespace else select
 
     def _bound(self, match: Match) -> Bounds:
-        # Whoever listens is to hear of every rule why it does not concern the request.
+        # A recorder gets the reason of every rule why it does not match the request.
         is_watched = self.context.watch_rule is not watch_nothing
         return Bounds() if is_watched else find_bounds(match, self.ref.namespace)
 

@@ -10,7 +10,7 @@ from lictor.core.raw import Json
 
 
 class CleanupSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is deleted, and the cron schedule that says when."""
+    """What is deleted, and its cron schedule."""
 
     schedule: str
     match: Match

@@ -1,4 +1,4 @@
-"""What a classic policy asks of the webhook that it shares with others of its kind."""
+"""The requests for which a classic policy needs the webhook that it shares with others."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from lictor.core.errors import CompileError
 from lictor.core.families.classic.actions import is_mutating_rule, is_validating_rule
 from lictor.core.families.classic.autogen import expand_rules
-from lictor.core.families.registry import SharedWebhookMatch
+from lictor.core.families.family import SharedWebhookMatch
 from lictor.core.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.core.lang.wildcard import has_wildcard
 from lictor.core.match.classic import list_descriptions
@@ -27,10 +27,10 @@ _POD = GroupVersionKind("", "v1", "Pod")
 
 
 def limit_to_named_kinds(program: Program, policy: Policy) -> Program:
-    """The program, with rules that are asked only about what the policy names.
+    """The program, with rules that are evaluated only for the kinds that the policy names.
 
-    Rules by themselves take `Pod/*` for the Pod and all of its subresources, and any subresource of
-    a Pod for its ephemeral containers. A webhook that serves many policies asks each only about
+    Rules alone take `Pod/*` for the Pod and all of its subresources, and any subresource of
+    a Pod for its ephemeral containers. A webhook that serves many policies evaluates each only for
     what it names: `Pod/*` are the subresources, and nothing but `*/*` is everything.
     """
     # Rules that are made for controllers name no subresources that the written ones do not name.
@@ -109,7 +109,7 @@ def find_webhook_match(policy: Policy, *, mutating: bool) -> SharedWebhookMatch:
     try:
         kinds = _collect_kinds(policy, mutating=mutating)
     except CompileError:
-        # It is refused as a whole when it is compiled, and its status says so.
+        # It is refused as a whole when it is compiled, and its status has the reason.
         kinds = {}
     return SharedWebhookMatch(
         {kind: frozenset(operations) for kind, operations in kinds.items()},

@@ -1,17 +1,38 @@
 """Kyverno's policies in CEL (policies.kyverno.io), and exceptions from them."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
-from lictor.core.families.registry import CrdShape, PolicyKind, Role, WebhookPath
+from lictor.core.families.family import (
+    CrdShape,
+    DeletionTargets,
+    Family,
+    GenerationSettings,
+    PolicyKind,
+    Role,
+    WebhookMatch,
+    WebhookPath,
+    expect_record,
+)
+from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Phase
+from lictor.core.model.result import Result, RuleType
+from lictor.core.raw import JsonObject
 
 if TYPE_CHECKING:
+    from lictor.core.compile.context import CompileContext
+    from lictor.core.errors import LictorError
+    from lictor.core.families.explanation import RuleExplanation
+    from lictor.core.families.kyverno_cel.records import CelPolicy
+    from lictor.core.families.policy_status import PolicyFacts
+    from lictor.core.lang.watch import ClosureAnswer
     from lictor.core.model.cel_policy import CelException
+    from lictor.core.model.program import CleanupProgram, Program
 
 _GROUP = "policies.kyverno.io"
-_HERE = "lictor.core.families.kyverno_cel"
 _VERSIONS = "v1 v1beta1* v1alpha1!"
 _MATCH = {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]}
 _SAMPLE = {
@@ -22,49 +43,223 @@ _SAMPLE = {
 }
 
 
-def names_policy(exception: "CelException", kind: PolicyKind, key: str) -> bool:
-    """May the exception be from this policy?"""
-    name = key.rpartition("/")[2]
-    return kind.family == "kyverno_cel" and any(
-        ref.name == name for ref in exception.spec.policy_refs
-    )
+class CelFamily(Family):
+    """ValidatingPolicy and the other kinds in CEL, each for the cluster or for one namespace."""
 
+    name = "kyverno_cel"
 
-def list_excepted(exception: "CelException") -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The policies that need not be kept; their rules have no names."""
-    return tuple((ref.name, ()) for ref in exception.spec.policy_refs)
+    def list_kinds(self) -> tuple[PolicyKind, ...]:
+        return (*self._declare_checks(), *self._declare_changes(), self._declare_exception())
 
+    def get_record(self, kind: PolicyKind) -> type[msgspec.Struct]:
+        if kind.role is Role.EXCEPTION:
+            from lictor.core.model.cel_policy import CelException
 
-def _declare(
-    kind: str,
-    short_name: str,
-    compile_policy: str,
-    crd: CrdShape,
-    /,
-    **own: Any,
-) -> tuple[PolicyKind, PolicyKind]:
-    """A kind for the whole cluster, and the same for one namespace; `own` is what is its own."""
-    cluster = PolicyKind(
-        family="kyverno_cel",
-        group=_GROUP,
-        kind=kind,
-        plural=f"{kind.lower().removesuffix('y')}ies",
-        namespaced=False,
-        versions=("v1", "v1beta1", "v1alpha1"),
-        preferred_version="v1beta1",
-        short_name=short_name,
-        crd=replace(crd, description=f"{crd.description}, for the whole cluster."),
-        record=f"{_HERE}.records:{kind}",
-        compile=f"{_HERE}.{compile_policy}",
-        compile_failing=f"{_HERE}.failing:fail_cel_policy",
-        webhook_match=f"{_HERE}.autogen:describe_match",
-        lint="lictor.lint.documents_by_kind:check_cel_policy",
-        build_status="lictor.core.report.policy_status:build_cel_status",
-        explain="lictor.core.report.cel_explanation:explain_cel",
-        report_source=f"Kyverno{kind}",
-        **own,
-    )
-    return cluster, _declare_namespaced(cluster, crd)
+            return CelException
+        from lictor.core.families.kyverno_cel.records import RECORDS
+
+        return RECORDS[kind.kind.removeprefix("Namespaced")]
+
+    def compile(self, record: PolicyRecord, context: "CompileContext") -> "Program":
+        from lictor.core.families.kyverno_cel import records
+
+        match record:
+            case records.ValidatingPolicy():
+                from lictor.core.families.kyverno_cel.validating import compile_validating
+
+                return compile_validating(record, context)
+            case records.MutatingPolicy():
+                from lictor.core.families.kyverno_cel.mutating import compile_mutating
+
+                return compile_mutating(record, context)
+            case records.GeneratingPolicy():
+                from lictor.core.families.kyverno_cel.generating import compile_generating
+
+                return compile_generating(record, context)
+            case _:
+                from lictor.core.families.kyverno_cel.image_validating import (
+                    compile_image_validating,
+                )
+
+                return compile_image_validating(
+                    expect_record(record, records.ImageValidatingPolicy), context
+                )
+
+    def compile_failing(
+        self, record: PolicyRecord, error: "LictorError", context: "CompileContext"
+    ) -> "Program":
+        from lictor.core.families.kyverno_cel.failing import fail_cel_policy
+
+        return fail_cel_policy(_as_policy(record), error, context)
+
+    def compile_cleanup(self, record: PolicyRecord, context: "CompileContext") -> "CleanupProgram":
+        from lictor.core.families.kyverno_cel.deleting import compile_deleting
+        from lictor.core.families.kyverno_cel.records import DeletingPolicy
+
+        return compile_deleting(expect_record(record, DeletingPolicy), context)
+
+    def list_deletion_targets(self, record: PolicyRecord) -> DeletionTargets:
+        from lictor.core.families.kyverno_cel.deleting import list_deletion_targets
+        from lictor.core.families.kyverno_cel.records import DeletingPolicy
+
+        return list_deletion_targets(expect_record(record, DeletingPolicy))
+
+    def describe_webhook(self, record: PolicyRecord) -> WebhookMatch | None:
+        from lictor.core.families.kyverno_cel.autogen import describe_match
+
+        return describe_match(record)
+
+    def names_policy(self, exception: PolicyRecord, kind: PolicyKind, key: str) -> bool:
+        name = key.rpartition("/")[2]
+        refs = _as_exception(exception).spec.policy_refs
+        return kind.family is self and any(ref.name == name for ref in refs)
+
+    def list_excepted(self, exception: PolicyRecord) -> Iterable[tuple[str, tuple[str, ...]]]:
+        """The policies; their rules have no names."""
+        return [(ref.name, ()) for ref in _as_exception(exception).spec.policy_refs]
+
+    def list_expected_work(self, record: PolicyRecord) -> frozenset[RuleType]:
+        from lictor.core.families.kyverno_cel.autogen import list_expected_work
+        from lictor.core.families.kyverno_cel.records import DeletingPolicy
+
+        policy = _as_policy(record)
+        return frozenset() if isinstance(policy, DeletingPolicy) else list_expected_work(policy)
+
+    def explain(
+        self,
+        record: PolicyRecord,
+        bindings: Sequence[PolicyRecord],
+        recorded: "Sequence[ClosureAnswer]",
+        results: Sequence[Result],
+    ) -> "tuple[RuleExplanation, ...]":
+        from lictor.core.families.cel_explanation import explain_cel
+        from lictor.core.families.kyverno_cel.autogen import list_variants
+
+        variants = {each.name: each.spec for each in list_variants(record)}
+        return explain_cel(record, bindings, recorded, results, variants)
+
+    def build_status(
+        self,
+        kind: PolicyKind,
+        record: PolicyRecord | None,
+        old: JsonObject,
+        facts: "PolicyFacts",
+        now: str,
+    ) -> JsonObject:
+        from lictor.core.families.kyverno_cel.autogen import build_cel_status
+
+        return build_cel_status(record, old, facts, now, has_native_form=kind.has_native_form)
+
+    def list_generations(self, record: PolicyRecord) -> Iterable[GenerationSettings]:
+        from lictor.core.families.kyverno_cel.generating import list_generations
+        from lictor.core.families.kyverno_cel.records import GeneratingPolicy
+
+        return list_generations(record) if isinstance(record, GeneratingPolicy) else ()
+
+    def list_existing_mutations(self, record: PolicyRecord) -> frozenset[str]:
+        from lictor.core.families.kyverno_cel.mutating import list_existing_mutations
+        from lictor.core.families.kyverno_cel.records import MutatingPolicy
+
+        if not isinstance(record, MutatingPolicy):
+            return frozenset()
+        return list_existing_mutations(record)
+
+    # --- declarations
+
+    def _declare_checks(self) -> Iterator[PolicyKind]:
+        yield from self._declare(
+            "ValidatingPolicy",
+            "vpol",
+            CrdShape(_VERSIONS, "What must hold, in CEL"),
+            phases=(Phase.VALIDATE,),
+            cel_profile="validating",
+            path=WebhookPath("vpol"),
+            duration_metric="kyverno_validating_policy_execution_duration_seconds",
+            has_native_form=True,
+            sample=_SAMPLE,
+        )
+        yield from self._declare(
+            "MutatingPolicy",
+            "mpol",
+            CrdShape(_VERSIONS, "What is changed, in CEL"),
+            phases=(Phase.MUTATE,),
+            cel_profile="mutating",
+            path=WebhookPath("mpol", mutating=True, validating=False),
+            mutates_existing=True,
+            duration_metric="kyverno_mutating_policy_execution_duration_seconds",
+            has_native_form=True,
+        )
+
+    def _declare_changes(self) -> Iterator[PolicyKind]:
+        yield from self._declare(
+            "GeneratingPolicy",
+            "gpol",
+            CrdShape(
+                _VERSIONS, "Objects that are made because of others, in CEL", "GeneratingStatus"
+            ),
+            phases=(Phase.GENERATE,),
+            cel_profile="generating",
+            path=WebhookPath("gpol"),
+            # Nothing is denied because an object cannot be generated.
+            failure_policy="Ignore",
+            duration_metric="kyverno_generating_policy_execution_duration_seconds",
+        )
+        yield from self._declare(
+            "ImageValidatingPolicy",
+            "ivpol",
+            CrdShape(_VERSIONS, "Whose images may be used, in CEL", "ImageStatus"),
+            phases=(Phase.VERIFY_IMAGES,),
+            cel_profile="image",
+            path=WebhookPath("ivpol", mutating=True),
+            duration_metric="kyverno_image_validating_policy_execution_duration_seconds",
+        )
+        yield from self._declare(
+            "DeletingPolicy",
+            "dpol",
+            CrdShape(_VERSIONS, "Objects that are deleted on a schedule, in CEL", "DeletingStatus"),
+            role=Role.DELETION,
+            cel_profile="deleting",
+        )
+
+    def _declare(
+        self, kind: str, short_name: str, crd: CrdShape, /, **own: Any
+    ) -> tuple[PolicyKind, PolicyKind]:
+        """A kind for the whole cluster, and the same for one namespace."""
+        cluster = PolicyKind(
+            family=self,
+            group=_GROUP,
+            kind=kind,
+            plural=f"{kind.lower().removesuffix('y')}ies",
+            namespaced=False,
+            versions=("v1", "v1beta1", "v1alpha1"),
+            preferred_version="v1beta1",
+            short_name=short_name,
+            crd=replace(crd, description=f"{crd.description}, for the whole cluster."),
+            report_source=f"Kyverno{kind}",
+            **own,
+        )
+        return cluster, _declare_namespaced(cluster, crd)
+
+    def _declare_exception(self) -> PolicyKind:
+        return PolicyKind(
+            family=self,
+            group=_GROUP,
+            kind="PolicyException",
+            plural="policyexceptions",
+            namespaced=True,
+            versions=("v1", "v1beta1", "v1alpha1"),
+            preferred_version="v1beta1",
+            # The short name polex belongs to the other PolicyException.
+            crd=CrdShape(
+                _VERSIONS,
+                "Requests, images or values that need not keep some CEL policies.",
+                status="",
+                columns="",
+            ),
+            role=Role.EXCEPTION,
+            is_listed=False,
+            review_path=("cel-exception-validating", "/celexception/validate"),
+        )
 
 
 def _declare_namespaced(cluster: PolicyKind, crd: CrdShape) -> PolicyKind:
@@ -84,88 +279,18 @@ def _declare_namespaced(cluster: PolicyKind, crd: CrdShape) -> PolicyKind:
     )
 
 
-KINDS = (
-    *_declare(
-        "ValidatingPolicy",
-        "vpol",
-        "validating:compile_validating",
-        CrdShape(_VERSIONS, "What must hold, in CEL"),
-        phases=(Phase.VALIDATE,),
-        cel_profile="validating",
-        path=WebhookPath("vpol"),
-        expected_work=f"{_HERE}.autogen:list_expected_work",
-        duration_metric="kyverno_validating_policy_execution_duration_seconds",
-        build_native="lictor.controllers.native_policies.native_cel:build_native_validating",
-        sample=_SAMPLE,
-    ),
-    *_declare(
-        "MutatingPolicy",
-        "mpol",
-        "mutating:compile_mutating",
-        CrdShape(_VERSIONS, "What is changed, in CEL"),
-        phases=(Phase.MUTATE,),
-        cel_profile="mutating",
-        path=WebhookPath("mpol", mutating=True, validating=False),
-        expected_work=f"{_HERE}.autogen:list_expected_work",
-        list_existing_mutations=f"{_HERE}.mutating:list_existing_mutations",
-        duration_metric="kyverno_mutating_policy_execution_duration_seconds",
-        build_native="lictor.controllers.native_policies.native_cel:build_native_mutating",
-    ),
-    *_declare(
-        "GeneratingPolicy",
-        "gpol",
-        "generating:compile_generating",
-        CrdShape(_VERSIONS, "Objects that are made because of others, in CEL", "GeneratingStatus"),
-        phases=(Phase.GENERATE,),
-        cel_profile="generating",
-        path=WebhookPath("gpol"),
-        # Nothing is refused for want of an object that is generated.
-        failure_policy="Ignore",
-        expected_work=f"{_HERE}.autogen:list_expected_work",
-        list_generations=f"{_HERE}.generating:list_generations",
-        duration_metric="kyverno_generating_policy_execution_duration_seconds",
-    ),
-    *_declare(
-        "ImageValidatingPolicy",
-        "ivpol",
-        "image_validating:compile_image_validating",
-        CrdShape(_VERSIONS, "Whose images may be used, in CEL", "ImageStatus"),
-        phases=(Phase.VERIFY_IMAGES,),
-        cel_profile="image",
-        path=WebhookPath("ivpol", mutating=True),
-        expected_work=f"{_HERE}.autogen:list_expected_work",
-        duration_metric="kyverno_image_validating_policy_execution_duration_seconds",
-    ),
-    *_declare(
-        "DeletingPolicy",
-        "dpol",
-        "deleting:compile_deleting",
-        CrdShape(_VERSIONS, "Objects that are deleted on a schedule, in CEL", "DeletingStatus"),
-        role=Role.DELETION,
-        list_deletion_targets=f"{_HERE}.deleting:list_deletion_targets",
-        cel_profile="deleting",
-    ),
-    PolicyKind(
-        family="kyverno_cel",
-        group=_GROUP,
-        kind="PolicyException",
-        plural="policyexceptions",
-        namespaced=True,
-        versions=("v1", "v1beta1", "v1alpha1"),
-        preferred_version="v1beta1",
-        # The short name polex belongs to the other PolicyException.
-        crd=CrdShape(
-            _VERSIONS,
-            "Requests, images or values that need not keep some CEL policies.",
-            status="",
-            columns="",
-        ),
-        role=Role.EXCEPTION,
-        is_listed=False,
-        record="lictor.core.model.cel_policy:CelException",
-        excepts=names_policy,
-        list_excepted=list_excepted,
-        review_path=("cel-exception-validating", "/celexception/validate"),
-        lint="lictor.lint.documents_by_kind:check_cel_exception",
-    ),
-)
+def _as_policy(record: PolicyRecord) -> "CelPolicy":
+    from lictor.core.families.kyverno_cel.records import CelPolicy
+
+    if not isinstance(record, CelPolicy):
+        raise TypeError(f"internal error: a CEL policy expected, not {type(record).__name__}")
+    return record
+
+
+def _as_exception(record: PolicyRecord) -> "CelException":
+    from lictor.core.model.cel_policy import CelException
+
+    return expect_record(record, CelException)
+
+
+FAMILY = CelFamily()

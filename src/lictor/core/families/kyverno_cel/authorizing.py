@@ -1,4 +1,4 @@
-"""ValidatingPolicies on requests to Envoy and to web servers: they answer instead of judging."""
+"""ValidatingPolicies on requests to Envoy and to web servers: they return responses."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,7 +9,7 @@ from lictor.core.evaluate.cel.expressions import ExpressionCompiler, compile_mat
 from lictor.core.evaluate.cel.validate import AuthorizationCheck
 from lictor.core.evaluate.cel.views import View
 from lictor.core.lang.cel.environment import authorization_environment
-from lictor.core.lang.cel.library.authorization import (
+from lictor.core.lang.cel.library.answers import (
     ENVOY_RESPONSE,
     HTTP_RESPONSE,
     complete_envoy_request,
@@ -21,7 +21,7 @@ from lictor.core.model.request import GroupVersionKind, Operation, Request
 from lictor.core.model.result import Action, PolicyRef, RuleType
 from lictor.core.raw import Json, JsonObject
 
-# What such policies judge, by their mode: no resources, and kinds of their own.
+# What such policies evaluate, by their mode: special kinds instead of resources.
 REQUEST_KINDS = {
     "Envoy": GroupVersionKind("envoy.service.auth.v3", "", "CheckRequest"),
     "HTTP": GroupVersionKind("http", "", "CheckRequest"),

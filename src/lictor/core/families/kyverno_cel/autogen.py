@@ -1,4 +1,4 @@
-"""Policies about Pods, for the controllers that make Pods: the same text, one floor deeper."""
+"""Policies about Pods, for the controllers that make Pods: one template level deeper."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -7,15 +7,17 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from lictor.core.families.family import WebhookMatch
 from lictor.core.families.kyverno_cel.records import CelPolicy, MutatingPolicy
-from lictor.core.families.registry import WebhookMatch, registry
-from lictor.core.lang.cel.rewriting import CelToken, find_close, read_tokens
+from lictor.core.families.policy_status import PolicyFacts, build_condition_status, write_record
+from lictor.core.families.registry import registry
+from lictor.core.lang.cel.lexer import CelToken, find_close, read_tokens
 from lictor.core.model.cel_policy import ImageValidatingSpec, MutatingSpec, PodControllers
 from lictor.core.model.constraints import MatchResources, Mutation, ResourceRule
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Phase
 from lictor.core.model.result import RuleType
-from lictor.core.raw import Json
+from lictor.core.raw import Json, JsonObject
 
 Spec = TypeVar("Spec", bound=msgspec.Struct)
 
@@ -26,7 +28,7 @@ _CONTROLLERS = {
 _CRON_JOBS = "cronjobs"
 
 
-class Floor(msgspec.Struct, frozen=True):
+class TemplatePath(msgspec.Struct, frozen=True):
     """Controllers that keep their Pod template at one place."""
 
     name: str
@@ -36,7 +38,7 @@ class Floor(msgspec.Struct, frozen=True):
     def rewrite(self, spec: Spec) -> Spec:
         """The spec of a policy about Pods, as one about these controllers."""
         text = msgspec.json.encode(spec)
-        # Plain text, wherever it stands, in this order: it is what Kyverno does, and authors rely
+        # Plain text, at any position, in this order: it is what Kyverno does, and authors rely
         # on what it finds and on what it leaves alone.
         for part in ("spec", "metadata"):
             for variable in ("object", "oldObject"):
@@ -47,9 +49,9 @@ class Floor(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(rewritten, match_constraints=self.constraints)
 
 
-def list_floors(
+def list_template_paths(
     constraints: MatchResources | None, wanted: PodControllers | None
-) -> Iterator[Floor]:
+) -> Iterator[TemplatePath]:
     """Which controllers a policy also covers; none unless it is about Pods and nothing else."""
     if constraints is None or not _is_about_pods(constraints):
         return
@@ -60,11 +62,11 @@ def list_floors(
     if wanted is not None and wanted.controllers is not None:
         chosen &= set(wanted.controllers)
     if _CRON_JOBS in chosen:
-        yield Floor(
+        yield TemplatePath(
             "cronjobs", "spec.jobTemplate.spec.template", _constrain({_CRON_JOBS}, operations)
         )
     if plain := chosen - {_CRON_JOBS}:
-        yield Floor("defaults", "spec.template", _constrain(plain, operations))
+        yield TemplatePath("defaults", "spec.template", _constrain(plain, operations))
 
 
 def _is_about_pods(constraints: MatchResources) -> bool:
@@ -90,7 +92,7 @@ def _constrain(resources: set[str], operations: tuple[str, ...]) -> MatchResourc
             )
             for group in groups
         ),
-        # An API server asks about older versions in this one; a file of an older one is left alone.
+        # An API server sends older versions in this one; a file of an older one is left alone.
         match_policy="Exact",
     )
 
@@ -99,42 +101,42 @@ def _constrain(resources: set[str], operations: tuple[str, ...]) -> MatchResourc
 _METADATA_TYPE = re.compile(r"\bObject\.metadata\b")
 
 
-def rewrite_mutating(spec: MutatingSpec, floor: Floor) -> MutatingSpec:
+def rewrite_mutating(spec: MutatingSpec, template_path: TemplatePath) -> MutatingSpec:
     """The spec of a policy about Pods, as one about these controllers.
 
     JSON patches stay as they are: their paths are texts that anything may compute. So do variables
     where there are such patches, as these would take them for what their paths lead to.
     """
     conditions = tuple(
-        replace(condition, expression=_rewrite(condition.expression, floor))
+        replace(condition, expression=_rewrite(condition.expression, template_path))
         for condition in spec.match_conditions
     )
     variables = spec.variables
     if all(mutation.patch_type == "ApplyConfiguration" for mutation in spec.mutations):
         variables = tuple(
-            replace(variable, expression=_rewrite(variable.expression, floor))
+            replace(variable, expression=_rewrite(variable.expression, template_path))
             for variable in variables
         )
     return replace(
         spec,
-        match_constraints=floor.constraints,
+        match_constraints=template_path.constraints,
         match_conditions=conditions,
         variables=variables,
-        mutations=tuple(_rewrite_mutation(mutation, floor) for mutation in spec.mutations),
+        mutations=tuple(_rewrite_mutation(mutation, template_path) for mutation in spec.mutations),
     )
 
 
-def _rewrite_mutation(mutation: Mutation, floor: Floor) -> Mutation:
+def _rewrite_mutation(mutation: Mutation, template_path: TemplatePath) -> Mutation:
     patch = mutation.apply_configuration
     if patch is None:
         return mutation
-    expression = _wrap_objects(_rewrite(patch.expression, floor), floor.template)
+    expression = _wrap_objects(_rewrite(patch.expression, template_path), template_path.template)
     return replace(mutation, apply_configuration=replace(patch, expression=expression))
 
 
-def _rewrite(text: str, floor: Floor) -> str:
-    """Plain text, wherever it stands, as Kyverno does it; authors rely on what it leaves alone."""
-    deeper = floor.template
+def _rewrite(text: str, template_path: TemplatePath) -> str:
+    """Plain text, at any position, as Kyverno does it; authors rely on what it leaves alone."""
+    deeper = template_path.template
     for root in ("object", "Object"):
         text = text.replace(f"{root}.spec", f"{root}.{deeper}.spec")
         for field in ("labels", "annotations"):
@@ -143,7 +145,7 @@ def _rewrite(text: str, floor: Floor) -> str:
 
 
 def _wrap_objects(text: str, template: str) -> str:
-    """Put what stands in each `Object{…}` one or two floors deeper, with the types to match."""
+    """Move the content of each `Object{…}` one or two template levels deeper, and their types."""
     opening, closing, path = "", "", "Object"
     for field in template.split("."):
         path = f"{path}.{field}"
@@ -178,20 +180,24 @@ class PolicyVariant(msgspec.Struct, frozen=True):
 
 
 def list_variants(policy: PolicyRecord) -> tuple[PolicyVariant, ...]:
-    """What a policy about Pods says about the controllers that make Pods; most have no variants."""
+    """A policy about Pods, for the controllers that make Pods; most policies have no variants."""
     autogen = getattr(policy.spec, "autogen", None)
     if autogen is None:
         return ()
     return tuple(
-        PolicyVariant(floor.name, floor.constraints, _rewrite_spec(policy, floor))
-        for floor in list_floors(policy.spec.match_constraints, autogen.pod_controllers)
+        PolicyVariant(
+            template_path.name, template_path.constraints, _rewrite_spec(policy, template_path)
+        )
+        for template_path in list_template_paths(
+            policy.spec.match_constraints, autogen.pod_controllers
+        )
     )
 
 
-def _rewrite_spec(policy: PolicyRecord, floor: Floor) -> Json:
+def _rewrite_spec(policy: PolicyRecord, template_path: TemplatePath) -> Json:
     if isinstance(policy, MutatingPolicy):
-        return rewrite_mutating(policy.spec, floor)
-    return floor.rewrite(policy.spec)
+        return rewrite_mutating(policy.spec, template_path)
+    return template_path.rewrite(policy.spec)
 
 
 def list_requests(spec: Json) -> MatchResources | None:
@@ -231,7 +237,7 @@ def _add_debug_containers(
 
 
 def describe_match(policy: PolicyRecord) -> WebhookMatch | None:
-    """What a policy asks of its webhook; None where it is about nothing."""
+    """The requests for which a policy needs its webhook; None if it matches none."""
     spec, constraints = policy.spec, list_requests(policy.spec)
     if constraints is None or not constraints.resource_rules:
         return None
@@ -281,3 +287,56 @@ def _is_plain(constraints: MatchResources) -> bool:
         and len(constraints.resource_rules) == 1
         and not constraints.resource_rules[0].resource_names
     )
+
+
+# --- status
+
+_KINDS = {
+    "daemonsets": "DaemonSet",
+    "deployments": "Deployment",
+    "replicasets": "ReplicaSet",
+    "statefulsets": "StatefulSet",
+    "jobs": "Job",
+    "cronjobs": "CronJob",
+}
+
+
+def build_cel_status(
+    policy: PolicyRecord | None,
+    old: JsonObject,
+    facts: PolicyFacts,
+    now: str,
+    *,
+    has_native_form: bool,
+) -> JsonObject:
+    """The status that a policy should have."""
+    status = build_condition_status(old, facts, now, has_native_form=has_native_form)
+    if policy is not None and hasattr(policy.spec, "autogen"):
+        configs = _build_configs(policy)
+        status["autogen"] = {"configs": configs} if configs else {}
+    return status
+
+
+def _build_configs(policy: PolicyRecord) -> dict[str, JsonObject]:
+    """A policy about Pods, for the controllers that make Pods, as its status shows it."""
+    configs: dict[str, JsonObject] = {}
+    for variant in list_variants(policy):
+        targets = [
+            {"group": rule.api_groups[0], "version": "v1", "resource": name, "kind": _KINDS[name]}
+            for rule in variant.constraints.resource_rules
+            for name in rule.resources
+        ]
+        configs[variant.name] = {"targets": targets, "spec": _write_spec(variant.spec)}
+    return configs
+
+
+def _write_spec(spec: msgspec.Struct) -> JsonObject:
+    made = write_record(spec)
+    if isinstance(spec, ImageValidatingSpec):
+        each = spec.validation_configurations
+        made["validationConfigurations"] = {
+            "mutateDigest": each.mutate_digest,
+            "verifyDigest": each.verify_digest,
+            "required": each.required,
+        }
+    return made

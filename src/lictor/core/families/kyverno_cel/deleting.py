@@ -10,8 +10,9 @@ from lictor.core.evaluate.cel.context import CelContext
 from lictor.core.evaluate.cel.exceptions import compile_exemptions, find_exceptions
 from lictor.core.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
 from lictor.core.evaluate.scope import build_scope
+from lictor.core.families.family import DeletionTargets
 from lictor.core.families.kyverno_cel.records import DeletingPolicy
-from lictor.core.families.registry import DeletionTargets, refer
+from lictor.core.families.registry import refer
 from lictor.core.lang.cel.environment import kyverno_environment
 from lictor.core.lang.schedule import compile_schedule
 from lictor.core.model.cel_policy import DeletingSpec
@@ -56,12 +57,12 @@ def _compile_concern(
     view = around.viewpoint.view(_list_texts(spec))
 
     def concerns(request: Request) -> bool:
-        # A bare payload is of no kind, and nothing but the conditions is asked of it.
+        # A bare payload has no kind: only the conditions are evaluated.
         if request.kind.kind:
             matches = select(request.kind, request.subresource, request.operation)
             if matches is None or not matches(request):
                 return False
-        # What is to go is the object, whatever is done to it now.
+        # The object is deleted, independently of the operation.
         case = Case(replace(request, object=request.resource), build_scope)
         activation = view(case)
         if exemptions and find_exceptions(exemptions, activation):

@@ -6,7 +6,7 @@ from lictor.core.compile.context import CompileContext
 from lictor.core.compile.deferral import fail_always, make_rule
 from lictor.core.compile.selection import choose_action, select_constrained
 from lictor.core.errors import LictorError
-from lictor.core.families.kyverno_cel.autogen import list_floors, list_requests
+from lictor.core.families.kyverno_cel.autogen import list_requests, list_template_paths
 from lictor.core.families.kyverno_cel.records import CelPolicy
 from lictor.core.families.registry import refer, registry
 from lictor.core.model.constraints import MatchResources
@@ -48,8 +48,8 @@ def _list_constraints(policy: CelPolicy) -> Iterator[MatchResources | None]:
     yield list_requests(spec)
     autogen = getattr(spec, "autogen", None)
     if autogen is not None:
-        for floor in list_floors(spec.match_constraints, autogen.pod_controllers):
-            yield floor.constraints
+        for template_path in list_template_paths(spec.match_constraints, autogen.pod_controllers):
+            yield template_path.constraints
 
 
 def _is_enabled(evaluation: object, when: str) -> bool:

@@ -7,18 +7,23 @@ from lictor.core.compile.context import CompileContext
 from lictor.core.compile.deferral import bind_rule, make_rule, put_off
 from lictor.core.compile.needs import state_needs
 from lictor.core.compile.selection import bound_constrained, select_constrained
+from lictor.core.errors import CompileError
 from lictor.core.evaluate.cel.context import CelContext
 from lictor.core.evaluate.cel.exceptions import ResultTemplate, compile_exemptions
 from lictor.core.evaluate.cel.expressions import (
     UNDECIDED,
+    Evaluate,
     ExpressionCompiler,
+    compile_annotations,
     compile_match_conditions,
 )
 from lictor.core.evaluate.cel.generate import GeneratedObjects, GeneratingCheck
+from lictor.core.evaluate.cel.generate_template import compile_template
+from lictor.core.families.family import GenerationSettings
 from lictor.core.families.kyverno_cel.records import GeneratingPolicy
-from lictor.core.families.registry import GenerationSettings, refer
+from lictor.core.families.registry import refer
 from lictor.core.lang.cel.environment import kyverno_environment
-from lictor.core.model.cel_policy import GeneratingSpec
+from lictor.core.model.cel_policy import GeneratingSpec, Generation
 from lictor.core.model.program import Case, Check, Phase, Program
 from lictor.core.model.result import Action, PolicyRef, Result, RuleType, Status
 
@@ -65,7 +70,7 @@ def _compile_applies(spec: GeneratingSpec, ref: PolicyRef, around: CelContext) -
 
     def applies(case: Case) -> tuple[Result, ...]:
         try:
-            return parts.ask(case)
+            return parts.check_applies(case)
         except UNDECIDED as error:
             return template.make(ref.name, Status.ERROR, f"failed to evaluate policy: {error}")
 
@@ -76,7 +81,7 @@ def _compile_parts(
     spec: GeneratingSpec, template: ResultTemplate, around: CelContext
 ) -> GeneratingCheck:
     ref = template.policy
-    taker = GeneratedObjects(around.resource_names)
+    taker = GeneratedObjects(around.resource_names, ref.namespace)
     plain = ExpressionCompiler(
         kyverno_environment("generating", is_namespaced=bool(ref.namespace)),
         replace_field(around.host_functions(ref.namespace), generate=taker.take),
@@ -89,10 +94,22 @@ def _compile_parts(
         exemptions=compile_exemptions(around.exceptions, ref, plain),
         matches=compile_match_conditions(spec.match_conditions, language),
         expressions=tuple(
-            language.evaluator(generation.expression, ("bool",), f"generate[{index}].expression")
+            _compile_generation(generation, f"generate[{index}]", language, taker)
             for index, generation in enumerate(spec.generate)
         ),
+        annotate=compile_annotations(spec.audit_annotations, language, refuse_null=True),
     )
+
+
+def _compile_generation(
+    generation: Generation, where: str, language: ExpressionCompiler, taker: GeneratedObjects
+) -> Evaluate:
+    template = generation.template
+    if (template is None) == (not generation.expression):
+        raise CompileError("exactly one of expression or template must be set", where=where)
+    if template is None:
+        return language.evaluator(generation.expression, ("bool",), f"{where}.expression")
+    return compile_template(template, taker.own, language, taker.take, f"{where}.template")
 
 
 def _list_texts(spec: GeneratingSpec) -> Iterator[str]:
@@ -102,6 +119,10 @@ def _list_texts(spec: GeneratingSpec) -> Iterator[str]:
         yield variable.expression
     for generation in spec.generate:
         yield generation.expression
+        if generation.template is not None:
+            yield generation.template.value
+    for annotation in spec.audit_annotations:
+        yield annotation.value_expression
 
 
 def list_generations(policy: GeneratingPolicy) -> tuple[GenerationSettings]:

@@ -31,9 +31,13 @@ from lictor.core.evaluate.cel.image_checks import (
     compile_images,
 )
 from lictor.core.evaluate.cel.image_verification import VerificationRules, bind_verification
-from lictor.core.evaluate.cel.validations import Judge, compile_validations
+from lictor.core.evaluate.cel.validations import EvaluateActivation, compile_validations
 from lictor.core.evaluate.cel.views import View, view_payload
-from lictor.core.families.kyverno_cel.autogen import Floor, list_floors, list_requests
+from lictor.core.families.kyverno_cel.autogen import (
+    TemplatePath,
+    list_requests,
+    list_template_paths,
+)
 from lictor.core.families.kyverno_cel.records import ImageValidatingPolicy
 from lictor.core.families.registry import refer
 from lictor.core.lang.cel.environment import kyverno_environment
@@ -53,7 +57,7 @@ def compile_image_validating(policy: ImageValidatingPolicy, context: CompileCont
     compiler = _Compiler(ref, around, choose_action(spec.validation_actions))
     return Program(
         policy=ref,
-        # Digests are looked up whatever the expressions say.
+        # Digests are looked up independently of the expressions.
         rules=tuple(
             replace(rule, needs=rule.needs | Needs.IMAGES)
             for rule in state_needs(compiler.rules(spec), spec)
@@ -72,12 +76,16 @@ class _Compiler(msgspec.Struct, frozen=True):
     def rules(self, spec: ImageValidatingSpec) -> Iterator[CompiledRule]:
         yield from self._rules(spec, list_requests(spec), lambda: spec)
         if spec.evaluation.mode != "JSON":
-            for floor in list_floors(spec.match_constraints, spec.autogen.pod_controllers):
-                yield from self._floor_rules(spec, floor)
+            for template_path in list_template_paths(
+                spec.match_constraints, spec.autogen.pod_controllers
+            ):
+                yield from self._template_rules(spec, template_path)
 
-    def _floor_rules(self, spec: ImageValidatingSpec, floor: Floor) -> Iterator[CompiledRule]:
-        rewrite = partial(floor.rewrite, spec)
-        return self._rules(spec, floor.constraints, rewrite, is_deferred=True)
+    def _template_rules(
+        self, spec: ImageValidatingSpec, template_path: TemplatePath
+    ) -> Iterator[CompiledRule]:
+        rewrite = partial(template_path.rewrite, spec)
+        return self._rules(spec, template_path.constraints, rewrite, is_deferred=True)
 
     def _rules(
         self,
@@ -103,11 +111,11 @@ class _Compiler(msgspec.Struct, frozen=True):
         spec: ImageValidatingSpec,
         constraints: MatchResources | None,
         rewrite: Callable[[], ImageValidatingSpec],
-        compiled: Callable[[], tuple[ImagePolicyParts, Judge]],
+        compiled: Callable[[], tuple[ImagePolicyParts, EvaluateActivation]],
     ) -> CompiledRule:
         maker = self
         if self.around.watch_rule is not watch_nothing:
-            # Whoever wants to hear what a policy says need not hear it twice.
+            # An explanation need not contain the same answer twice.
             maker = replace(self, around=replace(self.around, watch_rule=watch_nothing))
             compiled = cache(lambda: maker.compile(rewrite()))
 
@@ -138,7 +146,7 @@ class _Compiler(msgspec.Struct, frozen=True):
             return view_payload()
         return self.around.viewpoint.view([msgspec.json.encode(spec).decode()])
 
-    def compile(self, spec: ImageValidatingSpec) -> tuple[ImagePolicyParts, Judge]:
+    def compile(self, spec: ImageValidatingSpec) -> tuple[ImagePolicyParts, EvaluateActivation]:
         ref, around = self.ref, self.around
         access = build_access(spec, ref.namespace)
         plain = ExpressionCompiler(
@@ -172,7 +180,7 @@ class _Compiler(msgspec.Struct, frozen=True):
 
 
 def _build_or_none(build: Callable[[], Check]) -> Callable[[], Check]:
-    """A check that changes nothing where the policy is wrong: the other rule says what is."""
+    """A check that changes nothing if the policy is invalid: the other rule returns the error."""
 
     def build_anyway() -> Check:
         try:

@@ -14,11 +14,16 @@ from lictor.core.evaluate.cel.exceptions import ResultTemplate, compile_exemptio
 from lictor.core.evaluate.cel.expressions import (
     UNDECIDED,
     ExpressionCompiler,
+    compile_annotations,
     compile_match_conditions,
 )
 from lictor.core.evaluate.cel.mutate import MutatingCheck, aim_at_target, compile_targets
-from lictor.core.evaluate.cel.mutations import compile_remembering
-from lictor.core.families.kyverno_cel.autogen import Floor, list_floors, rewrite_mutating
+from lictor.core.evaluate.cel.mutations import compile_mutations
+from lictor.core.families.kyverno_cel.autogen import (
+    TemplatePath,
+    list_template_paths,
+    rewrite_mutating,
+)
 from lictor.core.families.kyverno_cel.records import MutatingPolicy
 from lictor.core.families.registry import refer
 from lictor.core.lang.cel.environment import kyverno_environment
@@ -47,7 +52,7 @@ def _compile_rules(
     builder = _Builder(ref, around)
     changes_existing = spec.evaluation.mutate_existing.enabled
     if not changes_existing and _has_targets(spec):
-        return  # objects that are there already are changed only where the author says so
+        return  # existing objects are changed only with mutateExisting
     build = builder.build_existing if changes_existing else builder.build
 
     def rule(
@@ -67,15 +72,15 @@ def _compile_rules(
 
     now = put_off(lambda: build(spec), around)
     yield rule(spec.match_constraints, now, lambda: spec)
-    for floor in list_floors(spec.match_constraints, spec.autogen.pod_controllers):
-        seen = partial(rewrite_mutating, spec, floor)
-        yield rule(floor.constraints, _defer(build, spec, floor), seen)
+    for template_path in list_template_paths(spec.match_constraints, spec.autogen.pod_controllers):
+        seen = partial(rewrite_mutating, spec, template_path)
+        yield rule(template_path.constraints, _defer(build, spec, template_path), seen)
 
 
 def _defer(
-    build: Callable[[MutatingSpec], Check], spec: MutatingSpec, floor: Floor
+    build: Callable[[MutatingSpec], Check], spec: MutatingSpec, template_path: TemplatePath
 ) -> Callable[[], Check]:
-    return lambda: build_when_used(lambda: build(rewrite_mutating(spec, floor)))
+    return lambda: build_when_used(lambda: build(rewrite_mutating(spec, template_path)))
 
 
 def _has_targets(spec: MutatingSpec) -> bool:
@@ -84,7 +89,7 @@ def _has_targets(spec: MutatingSpec) -> bool:
 
 
 def _action(spec: MutatingSpec) -> Action:
-    # A change that cannot be made blocks the request unless the author said that it may.
+    # A failed change denies the request unless the failure policy is Ignore.
     return Action.AUDIT if spec.failure_policy == "Ignore" else Action.ENFORCE
 
 
@@ -93,7 +98,7 @@ class _Builder(msgspec.Struct, frozen=True):
     around: CelContext
 
     def build(self, spec: MutatingSpec) -> Check:
-        """The check of a policy that changes what is asked for."""
+        """The check of a policy that changes the object of the request."""
         parts = self._compile(spec)
 
         def check(case: Case) -> tuple[Result, ...]:
@@ -111,7 +116,7 @@ class _Builder(msgspec.Struct, frozen=True):
         def check(case: Case) -> tuple[Result, ...]:
             try:
                 activation = parts.view(case)
-                # The conditions must hold for the request, and then for each target as `object`.
+                # These conditions are about the request, targetMatchConditions about each target.
                 if parts.matches is not None and not parts.matches(activation):
                     return ()
                 targets = list(find(activation))
@@ -151,7 +156,11 @@ class _Builder(msgspec.Struct, frozen=True):
             template=ResultTemplate(self.ref, RuleType.MUTATION, _action(spec)),
             exemptions=compile_exemptions(self.around.exceptions, self.ref, plain),
             matches=compile_match_conditions(spec.match_conditions, language),
-            change=compile_remembering(spec, plain),
+            change=compile_mutations(spec.mutations, language, keeps_variables=True),
+            annotate=compile_annotations(spec.audit_annotations, language, refuse_null=True),
+            target_matches=compile_match_conditions(
+                spec.target_match_conditions, language, where="targetMatchConditions"
+            ),
         )
 
     def _plain_language(self) -> ExpressionCompiler:
@@ -164,7 +173,7 @@ class _Builder(msgspec.Struct, frozen=True):
 
 
 def _list_texts(spec: MutatingSpec) -> Iterator[str]:
-    for condition in spec.match_conditions:
+    for condition in (*spec.match_conditions, *spec.target_match_conditions):
         yield condition.expression
     for variable in spec.variables:
         yield variable.expression
@@ -172,6 +181,8 @@ def _list_texts(spec: MutatingSpec) -> Iterator[str]:
         for patch in (mutation.apply_configuration, mutation.json_patch):
             if patch is not None:
                 yield patch.expression
+    for annotation in spec.audit_annotations:
+        yield annotation.value_expression
     if spec.target_match_constraints is not None:
         yield spec.target_match_constraints.expression
 

@@ -1,7 +1,7 @@
 """Kyverno's CEL policies (policies.kyverno.io) as records.
 
 The versions v1, v1beta1 and v1alpha1 have the same fields. One record serves a kind and its
-namespaced twin: `kind` tells them apart. An attribute is the snake_case of the YAML name.
+namespaced twin: `kind` distinguishes them. An attribute is the snake_case of the YAML name.
 """
 
 from typing import Literal, TypeAlias
@@ -72,3 +72,13 @@ class ImageValidatingPolicy(msgspec.Struct, frozen=True, rename="camel", omit_de
 CelPolicy: TypeAlias = (
     ValidatingPolicy | MutatingPolicy | GeneratingPolicy | DeletingPolicy | ImageValidatingPolicy
 )
+RECORDS: dict[str, type[msgspec.Struct]] = {
+    record.__name__: record
+    for record in (
+        ValidatingPolicy,
+        MutatingPolicy,
+        GeneratingPolicy,
+        DeletingPolicy,
+        ImageValidatingPolicy,
+    )
+}

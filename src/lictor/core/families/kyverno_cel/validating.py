@@ -17,9 +17,9 @@ from lictor.core.evaluate.cel.context import CelContext
 from lictor.core.evaluate.cel.exceptions import ResultTemplate, compile_exemptions
 from lictor.core.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
 from lictor.core.evaluate.cel.validate import check_exempted, report_errors
-from lictor.core.evaluate.cel.validations import Judge, compile_validations
+from lictor.core.evaluate.cel.validations import EvaluateActivation, compile_validations
 from lictor.core.evaluate.cel.views import View, view_payload
-from lictor.core.families.kyverno_cel.autogen import Floor, list_floors
+from lictor.core.families.kyverno_cel.autogen import TemplatePath, list_template_paths
 from lictor.core.families.kyverno_cel.records import ValidatingPolicy
 from lictor.core.families.registry import refer
 from lictor.core.lang.cel.environment import kyverno_environment
@@ -56,9 +56,9 @@ def _compile_rules(
             lambda: builder.see_and_check(spec),
         )
         yield bind_rule(rule, bound_constrained(constraints, ref, around))
-        for floor in list_floors(constraints, spec.autogen.pod_controllers):
-            bounds = bound_constrained(floor.constraints, ref, around)
-            yield bind_rule(builder.floor_rule(spec, floor), bounds)
+        for template_path in list_template_paths(constraints, spec.autogen.pod_controllers):
+            bounds = bound_constrained(template_path.constraints, ref, around)
+            yield bind_rule(builder.template_rule(spec, template_path), bounds)
     else:
         # Envoy and HTTP: not about resources.
         from lictor.core.families.kyverno_cel.authorizing import REQUEST_KINDS, compile_authorizing
@@ -76,10 +76,10 @@ class _Builder(msgspec.Struct, frozen=True):
         check = put_off(check, self.around)
         return make_rule("", Phase.VALIDATE, self.action, select=select, check=check)
 
-    def floor_rule(self, spec: ValidatingSpec, floor: Floor) -> CompiledRule:
+    def template_rule(self, spec: ValidatingSpec, template_path: TemplatePath) -> CompiledRule:
         return self.rule(
-            lambda: select_constrained(floor.constraints, self.ref, self.around),
-            lambda: build_when_used(lambda: self.see_and_check(floor.rewrite(spec))),
+            lambda: select_constrained(template_path.constraints, self.ref, self.around),
+            lambda: build_when_used(lambda: self.see_and_check(template_path.rewrite(spec))),
         )
 
     def see_and_check(self, spec: ValidatingSpec) -> Check:
@@ -102,9 +102,14 @@ class _Builder(msgspec.Struct, frozen=True):
 
     def _judge(
         self, spec: ValidatingSpec, language: ExpressionCompiler, template: ResultTemplate
-    ) -> Judge:
+    ) -> EvaluateActivation:
         judge = compile_validations(
-            spec.validations, spec.audit_annotations, language.declare(spec.variables), template, ""
+            spec.validations,
+            spec.audit_annotations,
+            language.declare(spec.variables),
+            template,
+            "",
+            report_index=True,
         )
         matches = compile_match_conditions(
             spec.match_conditions, language, ignore_errors=spec.failure_policy == "Ignore"

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from lictor.addons.kubewarden.cli.scaffolds import (
-    ManifestWishes,
+    ManifestOptions,
     scaffold_artifact_hub,
     scaffold_manifest,
     scaffold_request,
+    scaffold_vap,
 )
-from lictor.addons.kubewarden.cli.vap_scaffold import scaffold_vap
 from lictor.core.errors import LoadError
 from lictor.core.lang.wasm_module import ModuleMetadata
 
@@ -61,18 +61,18 @@ def test_manifest_grants_nothing_that_was_not_asked_for() -> None:
     wanted = ({"apiVersion": "v1", "kind": "Namespace"},)
     annotations = {"io.kubewarden.policy.title": "My Labels"}
     metadata = ModuleMetadata(context_aware_resources=wanted, annotations=annotations)
-    plain = scaffold_manifest("a.wasm", metadata, ManifestWishes(kind="ClusterAdmissionPolicy"))
+    plain = scaffold_manifest("a.wasm", metadata, ManifestOptions(kind="ClusterAdmissionPolicy"))
     assert plain["metadata"]["name"] == "my-labels"
     assert "contextAwareResources" not in plain["spec"]
     for kind, granted in (("ClusterAdmissionPolicy", list(wanted)), ("AdmissionPolicy", None)):
-        wishes = ManifestWishes(kind=kind, grants_context=True)
+        wishes = ManifestOptions(kind=kind, grants_context=True)
         made = scaffold_manifest("a.wasm", metadata, wishes)
         assert made["spec"].get("contextAwareResources") == granted
 
 
 @pytest.mark.parametrize("title", ["My Title", "-a", "a_b"])
 def test_titles_that_name_no_object(title: str) -> None:
-    wishes = ManifestWishes(kind="AdmissionPolicy", title=title)
+    wishes = ManifestOptions(kind="AdmissionPolicy", title=title)
     with pytest.raises(LoadError, match="--title"):
         scaffold_manifest("a.wasm", ModuleMetadata(), wishes)
 

@@ -193,7 +193,7 @@ def pod(template, ready="True", phase="Running"):
     ("deployments", "sets", "pods", "why"),
     [
         ([], [], [], "is not there yet"),
-        ([deployment("v0")], [], [], "has not been told"),
+        ([deployment("v0")], [], [], "does not have the policy yet"),
         ([deployment()], [replica_set("a", version="v0")], [pod("a")], "is being rolled out"),
         ([deployment()], [replica_set("a", revision="2")], [pod("a")], "is being rolled out"),
         ([deployment()], [replica_set("a")], [], "has no Pods"),

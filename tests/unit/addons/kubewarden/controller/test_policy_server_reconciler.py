@@ -15,7 +15,7 @@ from lictor.addons.kubewarden.controller import rollout
 from lictor.addons.kubewarden.controller.objects import DISRUPTION_BUDGET, REPLICA_SET
 from lictor.addons.kubewarden.controller.reconcile import POLICY_SERVER, PolicyServerReconciler
 from lictor.addons.kubewarden.controller.rollout import POD, OwnServer
-from lictor.addons.kubewarden.controller.webhooks import let_go_of_policies
+from lictor.addons.kubewarden.controller.webhooks import release_all_policies
 from lictor.addons.kubewarden.family.entries import digest_document
 from lictor.controllers.webhook_configuration.draft import WebhookEndpoint
 from lictor.core.errors import ApiError
@@ -433,7 +433,7 @@ def test_a_policy_that_cannot_be_loaded_says_why(hot, state):
     assert (hot.webhook() is not None) is (state == "failed")
     told = hot.condition("PolicyActive")
     assert told["reason"] == "PolicyCannotBeLoaded"
-    refused = "; requests that it is asked about are refused" if state == "failed" else ""
+    refused = "; its requests are denied" if state == "failed" else ""
     assert told["message"] == f"Pod one: team is missing{refused}"
     # Nobody needs to look every other second whether somebody has changed it.
     hot.again = 0
@@ -458,7 +458,7 @@ def test_a_policy_that_breaks_goes_on_refusing_and_is_not_called_active(hot):
     hot.play_pod("one", "127.0.0.2", hot.describe("failed", "team is missing"))
     hot.run_with_pages()
     assert hot.stage() == "pending"
-    assert "are refused" in hot.condition("PolicyActive")["message"]
+    assert "requests are denied" in hot.condition("PolicyActive")["message"]
     assert hot.called() == "policy-server-green"
 
 
@@ -542,7 +542,7 @@ def test_a_new_policy_with_invalid_settings_refuses(scene):
     assert scene.called() == NAMES.service
     told = scene.condition("PolicyActive")
     assert told["reason"] == "PolicyCannotBeLoaded"
-    assert "team is missing; requests that it is asked about are refused" in told["message"]
+    assert "team is missing; its requests are denied" in told["message"]
     scene.store.reasons.clear()
     scene.run()
     assert scene.stage() == "active"
@@ -687,7 +687,7 @@ def test_an_installation_that_goes_lets_go_of_policies(scene):
     scene.client.seed(
         VALIDATING_WEBHOOK, {"metadata": {**foreign, "ownerReferences": []}, "webhooks": []}
     )
-    asyncio.run(let_go_of_policies(scene.client, NAMES))
+    asyncio.run(release_all_policies(scene.client, NAMES))
     assert scene.webhook() is None
     # Somebody else's, such as Kubewarden's own.
     assert scene.webhook("clusterwide-z") is not None

@@ -9,7 +9,7 @@ from lictor.addons.kubewarden.family.host_requests import (
     SESSION_NAMES,
     AccessAttributes,
     AccessSubject,
-    CertificateQuestion,
+    CertificateRequest,
     CheckAccess,
     EncodedCertificate,
     GetManifest,
@@ -60,7 +60,7 @@ REQUESTS = (
     VerifyCertificate(
         image="a", certificate=[1, 255], certificate_chain=[[0]], require_rekor_bundle=True
     ),
-    TrustCertificate(CertificateQuestion(EncodedCertificate("Der", [7]), [], "2026-01-01")),
+    TrustCertificate(CertificateRequest(EncodedCertificate("Der", [7]), [], "2026-01-01")),
 )
 SESSION = """\
 - type: Exchange

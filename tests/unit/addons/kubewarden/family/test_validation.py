@@ -8,6 +8,7 @@ import pytest
 
 from lictor.addons.kubewarden.family.validation import check_document
 from lictor.cli.exit_codes import run
+from lictor.core.families.registry import registry
 from lictor.core.raw import JsonObject
 from lictor.webhook.policy_admission import review_policy
 
@@ -124,7 +125,8 @@ def test_groups(kind: str, spec: JsonObject, told: str) -> None:
 
 
 def check(document: JsonObject, told: str) -> None:
-    found = [fault.field_and_text for fault in check_document(document, None)]
+    kind = registry().get("policies.kubewarden.io", document["kind"])
+    found = [fault.field_and_text for fault in check_document(kind, document)]
     if told:
         assert any(told in each for each in found), found
     else:

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from lictor.addons.kubewarden.modules.module_fetching import AskedModules, FetchedModules
+from lictor.addons.kubewarden.modules.module_fetching import FetchedModules, RequestedModules
 from lictor.core.errors import LookupFailedError, ModuleError, NotYetError
 from lictor.core.lang.wasm_module import WasmModule
-from lictor.policies.compile_trial import Job, TrialResult
 from lictor.policies.policy_compiler import CompileTask, PolicyCompiler
+from lictor.policies.trials import Job, TrialResult
 
 
 class Source:
@@ -84,7 +84,7 @@ def test_a_failure_is_told_until_it_is_worth_another_try(scene, error):
     scene.source.failing["registry://a"] = error
     scene.ask("registry://a")
     scene.wait()
-    asked = AskedModules(scene.modules)
+    asked = RequestedModules(scene.modules)
     with pytest.raises(type(error)):
         asked.load("registry://a")
     assert asked.has_failed is isinstance(error, LookupFailedError)

@@ -242,9 +242,9 @@ def test_a_tampered_layer_is_refused(server, make_store, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("layer", "reason"),
     [
-        ({"size": len(MODULE) + 1}, "the manifest says"),
-        ({"size": 10**12}, "are taken"),
-        ({"size": -1}, "are taken"),
+        ({"size": len(MODULE) + 1}, "the manifest declares"),
+        ({"size": 10**12}, "the limit is"),
+        ({"size": -1}, "the limit is"),
         ({"size": True}, "no size"),
         ({"mediaType": "application/vnd.oci.image.layer.v1.tar"}, "its layer is"),
         ({"digest": None}, "no digest"),
@@ -429,13 +429,13 @@ def test_only_registries_are_pushed_to(make_store, address) -> None:
 
 def test_an_upload_goes_nowhere_else(server, make_store) -> None:
     server.handle_post = lambda _path, _body: (202, {"Location": "https://other.example/x"}, b"")
-    with pytest.raises(LookupFailedError, match="wants the content to be sent to"):
+    with pytest.raises(LookupFailedError, match="redirects the upload to"):
         make_store(server).push(MODULE, f"{server.name}/p/demo:v1", None)
 
 
 def test_a_registry_that_takes_nothing_is_told(server, make_store) -> None:
     server.handle_put = lambda _path, _body, _headers: (403, {}, b"denied")
-    with pytest.raises(LookupFailedError, match="did not take it: 403 denied"):
+    with pytest.raises(LookupFailedError, match="refused the upload: HTTP 403 denied"):
         make_store(server).push(MODULE, f"{server.name}/p/demo:v1", None)
 
 

@@ -6,8 +6,8 @@ import time
 import pytest
 from built_guests import build_guest
 
+from lictor.addons.kubewarden.runtime import open_guest
 from lictor.addons.kubewarden.runtime.engine import compile_module
-from lictor.addons.kubewarden.runtime.guests import open_guest
 from lictor.core.errors import GuestError, GuestTimeError, HostCallError
 from lictor.core.lang.wasm_records import ExecutionMode, GuestAnswer, GuestLimits, NoHostCalls
 

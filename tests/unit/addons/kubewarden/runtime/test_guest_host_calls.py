@@ -9,8 +9,8 @@ from wat_guests import WASI_IMPORTS, assemble, data, wapc
 from lictor.addons.kubewarden.family.capabilities import CAPABILITIES
 from lictor.addons.kubewarden.family.entries import ContextAwareResource, MemberEntry
 from lictor.addons.kubewarden.family.host_calls import PolicyHost
+from lictor.addons.kubewarden.runtime import open_guest
 from lictor.addons.kubewarden.runtime.engine import compile_module
-from lictor.addons.kubewarden.runtime.guests import open_guest
 from lictor.core.errors import GuestError, LookupFailedError
 from lictor.core.lang.wasm_records import ExecutionMode, GuestLimits
 from lictor.core.ports import NoLookups, ResourceFacts

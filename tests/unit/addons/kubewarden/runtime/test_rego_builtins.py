@@ -54,12 +54,12 @@ def test_chance_is_the_same_during_one_evaluation():
 
 @pytest.mark.parametrize("name", ["http.send", "net.lookup_ip_addr"])
 def test_what_reaches_outside_is_refused(name):
-    with pytest.raises(ModuleError, match=f"reach outside.*{name}"):
+    with pytest.raises(ModuleError, match=f"uses the network.*{name}"):
         find_builtins(["sprintf", name])
 
 
 def test_all_that_is_missing_is_told():
-    with pytest.raises(ModuleError, match=r"not offered: a\.x, b\.y"):
+    with pytest.raises(ModuleError, match=r"unsupported builtins: a\.x, b\.y"):
         find_builtins(["b.y", "sprintf", "a.x"])
 
 
@@ -100,7 +100,7 @@ def test_nothing_takes_long_or_makes_much(name, text):
 
 def test_a_builtin_that_takes_long_is_stopped():
     run = start(seconds=-1.0)
-    with pytest.raises(GuestTimeError, match="longer than"):
+    with pytest.raises(GuestTimeError, match="time limit"):
         call("net.cidr_expand", '"10.0.0.0/24"', run)
 
 

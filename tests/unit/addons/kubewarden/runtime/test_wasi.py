@@ -7,8 +7,8 @@ import time
 import pytest
 from wat_guests import LOOP, WASI_IMPORTS, assemble, data, wasi
 
+from lictor.addons.kubewarden.runtime import open_guest
 from lictor.addons.kubewarden.runtime.engine import compile_module, make_engine
-from lictor.addons.kubewarden.runtime.guests import open_guest
 from lictor.addons.kubewarden.runtime.preview1 import WASI_FUNCTIONS
 from lictor.core.errors import (
     GuestError,
@@ -294,7 +294,7 @@ def test_answers_that_are_not_read_do_not_pile_up(engine):
       (memory (export "memory") 1) {data(0, "kubewarden")}
       (func (export "_start") (loop $again
         (drop (call $ask (i32.const 0) (i32.const 10) {"(i32.const 0) " * 6})) (br $again))))"""
-    with pytest.raises(GuestError, match="more than it reads"):
+    with pytest.raises(GuestError, match="more data than it reads"):
         open_wasi(assemble(text), engine, host=Generous(), memory_bytes=8 << 20).validate({}, {})
 
 

@@ -12,7 +12,7 @@ import resource, sys
 sys.path.insert(0, {sources!r})
 from wat_guests import wapc
 from lictor.addons.kubewarden.runtime.engine import compile_module, make_engine
-from lictor.addons.kubewarden.runtime.guests import open_guest
+from lictor.addons.kubewarden.runtime import open_guest
 from lictor.core.lang.wasm_module import reserved_bytes
 from lictor.core.lang.wasm_records import ExecutionMode, GuestLimits, NoHostCalls
 {prepare}

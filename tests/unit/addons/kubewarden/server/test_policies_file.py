@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from lictor.addons.kubewarden.family.entries import GroupEntry, PolicyEntry, PolicyMode
-from lictor.addons.kubewarden.server.environment import refuse_missing_cluster
 from lictor.addons.kubewarden.server.options import PolicyServerOptions
-from lictor.addons.kubewarden.server.policies_file import load_policies_file
+from lictor.addons.kubewarden.server.policies_file import load_policies_file, refuse_missing_cluster
 from lictor.core.errors import LoadError
 
 _GROUP = "g: {policies: {m: {module: a}}, expression: m(), message: no}"
@@ -85,7 +84,7 @@ def test_a_cluster_is_needed_by_policies_that_read_it(tmp_path: Path, *, is_need
     file.write_text(json.dumps({"a": entry}))
     options = PolicyServerOptions(policies=file)
     if is_needed:
-        with pytest.raises(LoadError, match="no cluster to ask"):
+        with pytest.raises(LoadError, match="the cluster is not available"):
             refuse_missing_cluster(options, "")
     else:
         refuse_missing_cluster(options, "")

@@ -27,7 +27,7 @@ class Targets(msgspec.Struct, frozen=True):
 
 
 def list_controllers(policy: Policy) -> frozenset[str]:
-    """Give what the annotation says, all controllers without it, none where a rule forbids it."""
+    """The controllers in the annotation, all of them without it, none if a rule forbids it."""
     if not _allows_controllers(policy.spec.rules):
         return frozenset()
     written = policy.metadata.annotations.get(ANNOTATION)
@@ -35,7 +35,7 @@ def list_controllers(policy: Policy) -> frozenset[str]:
 
 
 def choose_targets(rule: Rule, controllers: frozenset[str]) -> Targets:
-    """Choose, from what the annotation says, the kinds for one rule."""
+    """Choose, from the annotation, the kinds for one rule."""
     if not controllers or not _concerns_pods(rule):
         return Targets()
     if rule.validate is not None:
@@ -44,7 +44,7 @@ def choose_targets(rule: Rule, controllers: frozenset[str]) -> Targets:
 
 
 def _choose_for_validate(controllers: frozenset[str]) -> Targets:
-    """Validation asks for the kind at hand: each name counts alone, a foreign kind too, but `all`
+    """Validation checks the kind at hand: each name counts alone, an unknown kind too, but `all`
     stands for nothing.
     """
     kinds = sorted(name for name in controllers - _WORDS if name.isalnum())
@@ -90,7 +90,7 @@ def _allows_controllers(rules: tuple[Rule, ...]) -> bool:
 
 
 def _is_fixed_to_object(rule: Rule) -> bool:
-    """Tell whether the body names paths or objects that nobody can move into a template."""
+    """Does the body name paths or objects that cannot be moved into a template?"""
     if rule.generate is not None and rule.generate != Generate():
         return True
     mutate = rule.mutate or Mutate()
@@ -98,7 +98,7 @@ def _is_fixed_to_object(rule: Rule) -> bool:
 
 
 def _is_fixed_to_pod(described: ResourceDescription) -> bool:
-    """Tell whether it asks for something that a controller has not in common with its Pods."""
+    """Does it check something that a controller has not in common with its Pods?"""
     return bool(
         described.name
         or described.names

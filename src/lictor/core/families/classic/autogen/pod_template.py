@@ -25,7 +25,7 @@ _QUALIFIED = {
     "StatefulSet": "apps/v1/StatefulSet",
 }
 
-# None where a filter has nothing to say of the new kinds.
+# None if a filter does not apply to the new kinds.
 Retarget: TypeAlias = Callable[[ResourceFilter, tuple[str, ...]], ResourceFilter | None]
 
 
@@ -36,7 +36,7 @@ def _retarget_pods(wanted: ResourceFilter, kinds: tuple[str, ...]) -> ResourceFi
 
 
 def _retarget_narrowly(wanted: ResourceFilter, kinds: tuple[str, ...]) -> ResourceFilter | None:
-    """Validation asks the new rule about controllers alone: what a filter says of other kinds is
+    """Validation evaluates the new rule for controllers alone: what a filter has for other kinds is
     left to the rule as it was written.
     """
     moved = _retarget_pods(wanted, kinds)
@@ -57,13 +57,13 @@ def _retarget_all(wanted: ResourceFilter, kinds: tuple[str, ...]) -> ResourceFil
 
 
 class Nesting(msgspec.Struct, frozen=True):
-    """Where the Pod's fields lie inside a controller, and which filters are turned to that kind."""
+    """The path of the Pod's fields inside a controller, and which filters name that kind."""
 
     path: tuple[str, ...]
     retarget: Retarget
 
     def wrap(self, value: Json) -> Json:
-        """Put what was said of a Pod below the template."""
+        """Move fields of a Pod below the template."""
         for key in reversed(self.path):
             value = {key: value}
         return value
@@ -154,7 +154,7 @@ def _nest_validate(validate: Validate, nesting: Nesting) -> Validate | None:
 
 
 def _nest_each(patterns: Json, nesting: Nesting) -> Json:
-    # Anything but a list is a mistake; whoever compiles the patterns will say so.
+    # Anything but a list is a mistake, which the compiler of patterns reports.
     return [nesting.wrap(each) for each in patterns] if isinstance(patterns, list) else patterns
 
 

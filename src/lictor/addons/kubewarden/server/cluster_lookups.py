@@ -1,11 +1,11 @@
-"""What do policies of a policy server ask of its cluster? Imported only where there is one."""
+"""Lookups of a policy server in its cluster. Imported only if there is a cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from lictor.addons.kubewarden.server.environment import refuse_missing_cluster
 from lictor.addons.kubewarden.server.options import PolicyServerOptions
+from lictor.addons.kubewarden.server.policies_file import refuse_missing_cluster
 from lictor.core.errors import LictorError
 from lictor.core.ports import DEFAULT_ACCESS, Lookups, Registries, RegistryAccess
 from lictor.core.raw import JsonObject
@@ -18,8 +18,8 @@ from lictor.lookups.lookups import ClusterLookups, begin_request
 _CONNECT_SECONDS = 5.0
 
 
-def begin_question(deadline: float) -> None:
-    """What is asked from now on, on this thread, is waited for until then."""
+def begin_lookups(deadline: float) -> None:
+    """Set the deadline of the lookups that this thread makes from now on."""
     begin_request(deadline)
 
 
@@ -27,15 +27,15 @@ def begin_question(deadline: float) -> None:
 async def open_cluster(
     config: ClusterConfig, options: PolicyServerOptions, registries: Registries
 ) -> AsyncIterator[Lookups | None]:
-    """Lookups of this event loop; None where no cluster answers, and that was said to be fine."""
+    """Lookups of this event loop; None if no cluster answers and none is needed."""
     client = Client(config)
     try:
-        why = await _try(client)
+        why = await _find_connection_fault(client)
         if why is not None:
             refuse_missing_cluster(options, why)
             yield None
             return
-        # Nothing is watched but what policies list.
+        # Only resources that policies list are watched.
         flags = Flags(enable_config_map_caching=False)
         lookups = _ServerLookups(client, asyncio.get_running_loop(), flags)
         lookups.use(registries)
@@ -47,8 +47,8 @@ async def open_cluster(
         await client.close()
 
 
-async def _try(client: Client) -> str | None:
-    """Why the cluster does not answer."""
+async def _find_connection_fault(client: Client) -> str | None:
+    """Why the cluster does not answer; None if it does."""
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             await client.request("GET", "/version")
@@ -58,7 +58,7 @@ async def _try(client: Client) -> str | None:
 
 
 class _ServerLookups(ClusterLookups):
-    """The cluster, and registries as `sources.yml` and the other files say."""
+    """The cluster, and the registries that `sources.yml` and the other files configure."""
 
     def use(self, registries: Registries) -> None:
         self._chosen = registries
