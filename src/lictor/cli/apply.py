@@ -1,28 +1,31 @@
 """`apply`: evaluates policies on resources from files or from a cluster."""
 
+import gc
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from lictor.cli.apply_output import ApplyPrinter, PrinterFlags, print_summary, print_unusable, track
-from lictor.cli.apply_outputs import ApplyOutput, OutputOptions
+from lictor.cli.apply_outputs import ApplyOutput
 from lictor.cli.apply_plan import (
     APPLY_FORMATS,
     ApplyFlags,
+    OutputFile,
     check_flags,
-    check_fleet,
     choose_options,
     is_fleet,
     list_output_files,
     make_plan,
-    parse_ttl,
 )
-from lictor.cli.apply_run import ApplyPlan, ApplyRun
+from lictor.cli.apply_printer import ApplyPrinter, PrinterFlags, track
+from lictor.cli.apply_run import COLLECT_AFTER, ApplyRun, DocumentResult
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
+from lictor.cli.inputs.document_reader import DocumentReader, open_resources
 from lictor.cli.inputs.policies import LoadedPolicies, load_policy_files
 from lictor.cli.inputs.repositories import GitAccess
-from lictor.cli.inputs.resource_inputs import ResourceInputs, WatchShards, open_resources
+from lictor.cli.inputs.shards import Shard
 from lictor.cli.inputs.sources import PolicySource, hide_credentials, read_policies
 from lictor.cli.terminal import wants_color
 from lictor.core.errors import LoadError
@@ -169,126 +172,114 @@ def apply(**flags: Json) -> None:
 
 
 def run_apply(flags: ApplyFlags) -> int:
-    """Everything that `apply` does; gives its exit code."""
+    """Read, evaluate and print; return the exit code."""
     check_flags(flags)
-    if is_fleet(flags):
-        check_fleet(flags)
-    if not flags.cluster:
-        return _run(flags, None)
-    from lictor.cli.live_cluster import LiveCluster
-    from lictor.cli.live_resources import ResourceChoice, begin_run
-
-    choice = ResourceChoice(
-        namespace=flags.namespace,
-        cluster_wide_only=flags.cluster_wide_resources,
-        page=flags.batch_size,
-        at_once=flags.concurrent,
-        continue_on_error=flags.continue_on_error,
-    )
-    with LiveCluster(flags.kubeconfig, flags.context) as cluster:
-        performance = flags.show_performance
-        live = begin_run(cluster, flags.resource_paths, choice, show_performance=performance)
-        return _run(flags, live)
-
-
-def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
-    options = choose_options(flags, int(time.time()))
-    files = list_output_files(flags, options)
-    color = wants_color(unless=flags.remove_color)
-    printer = ApplyPrinter(
-        options,
-        PrinterFlags(
-            color=color, detailed=flags.detailed_results, piped=flags.stdin, quiet=flags.quiet
-        ),
-    )
-    if flags.output:
-        printer.write_to(flags.output)
-    printer.add_files(files)
-    with keeping_garbage(freezing=True):
-        policies = _load_policies(flags, printer, live)
-    more = tuple(file.options for file in files)
-    if is_fleet(flags):
-        # Most runs have no fleet, and start-up counts.
-        begin_fleet = load_part("fleet")
-        with begin_fleet(flags, policies, (options, *more), printer.say) as fleet:
-            return _finish(flags, fleet, printer)
-    return _finish(flags, _begin(flags, policies, (options, *more), printer, live), printer, live)
-
-
-def _begin(
-    flags: ApplyFlags,
-    policies: LoadedPolicies,
-    options: tuple[OutputOptions, ...],
-    printer: ApplyPrinter,
-    live: "LiveRun | None",
-) -> ApplyRun:
-    paths = flags.resource_paths if live is None else live.files
-    inputs = ResourceInputs(open_resources(paths, printer.say), watch=_choose_watch(flags))
-    if live is None:
-        plan = make_plan(flags, policies, inputs)
-    else:
-        stored = () if flags.policies else live.load_exceptions()
-        plan = live.complete(make_plan(flags, policies, inputs, stored))
-    with keeping_garbage(freezing=True):
-        build = ApplyRun if live is None else live.build
-        return build(plan, options[0], options[1:])
-
-
-def _finish(
-    flags: ApplyFlags, application: ApplyRun, printer: ApplyPrinter, live: "LiveRun | None" = None
-) -> int:
-    plan = application.plan
-    for ignored in plan.requests.values.ignored_settings:
-        click.echo(f"warning: --set {ignored}: not of the form NAME=VALUE, ignored", err=True)
-    _check_count(application, flags.resource_paths if live is None else live.files)
-    _print_banner(flags, application, plan, printer)
-    printer.counts += application.unusable_count
-    print_unusable(plan.policies, printer)
-    printer.print_all(application, parse_ttl(flags.generated_exception_ttl))
-    _print_cleanups(application, printer, live)
+    printer = _open_printer(flags)
+    with _open_run(flags, printer) as run:
+        gc.set_threshold(COLLECT_AFTER)
+        _print_header(flags, run, printer)
+        results: Iterable[DocumentResult] = run.evaluate()
+        if not flags.quiet:
+            results = track(results, run.count, "Evaluating")
+        for result in results:
+            printer.add(result)
+        printer.finish()
+        if run.plan.policies.deletions and not flags.quiet:
+            _print_cleanups(run, printer)
     if flags.chosen_output is ApplyOutput.TEXT and not flags.quiet:
-        print_summary(printer)
+        printer.print_summary()
     return choose_exit_code(printer.counts, flags, printer)
 
 
-def _choose_watch(flags: ApplyFlags) -> WatchShards:
-    """Who is told how far reading got: nobody who wants to hear of nothing but failures."""
-    if flags.quiet:
-        return lambda shards, _: shards
-    return lambda shards, size: track(shards, size, "Reading", measure=lambda shard: shard.size)
+def _open_printer(flags: ApplyFlags) -> ApplyPrinter:
+    options = choose_options(flags, int(time.time()))
+    shown = PrinterFlags(
+        color=wants_color(unless=flags.remove_color),
+        detailed=flags.detailed_results,
+        piped=flags.stdin,
+        quiet=flags.quiet,
+    )
+    return ApplyPrinter(OutputFile(flags.output, options), shown, list_output_files(flags, options))
 
 
-def _check_count(application: ApplyRun, paths: tuple[str, ...]) -> None:
-    for skipped in application.skipped:
+@contextmanager
+def _open_run(flags: ApplyFlags, printer: ApplyPrinter) -> Iterator[ApplyRun]:
+    """Load policies and resources, and compile; connections are closed at the end."""
+    if is_fleet(flags):
+        policies = _load_policies(flags, printer)
+        with load_part("fleet")(flags, policies, printer.options, printer.print_message) as run:
+            yield run
+    elif flags.cluster:
+        # Imported here, as below: most runs need no cluster, and start-up time matters.
+        from lictor.cli.live_resources import open_live
+
+        with open_live(flags) as live:
+            yield _build_run(flags, printer, live)
+    else:
+        yield _build_run(flags, printer)
+
+
+def _build_run(flags: ApplyFlags, printer: ApplyPrinter, live: "LiveRun | None" = None) -> ApplyRun:
+    with keeping_garbage(freezing=True):
+        policies = _load_policies(flags, printer, live)
+    paths = flags.resource_paths if live is None else live.files
+    watch = None if flags.quiet else _show_reading
+    inputs = DocumentReader(open_resources(paths, printer.print_message), watch=watch)
+    plan = make_plan(flags, policies, inputs)
+    with keeping_garbage(freezing=True):
+        if live is not None:
+            return live.build(live.complete(plan), printer.options)
+        run = ApplyRun(plan, printer.options)
+        run.compile_first()
+    return run
+
+
+def _show_reading(shards: Iterable[Shard], size: int) -> Iterable[Shard]:
+    return track(shards, size, "Reading", measure=lambda shard: shard.size)
+
+
+def _print_header(flags: ApplyFlags, run: ApplyRun, printer: ApplyPrinter) -> None:
+    """Print warnings and what is evaluated. Raises LoadError if there are no resources."""
+    plan = run.plan
+    for ignored in plan.requests.values.ignored_settings:
+        click.echo(f"warning: --set {ignored}: not of the form NAME=VALUE, ignored", err=True)
+    for skipped in run.skipped:
         click.echo(f"warning: {skipped}", err=True)
-    if paths and not application.count:
-        # Nothing was judged: a wrong folder must not look like a pass.
-        shown = ", ".join(map(hide_credentials, paths))
+    if plan.paths and not run.count:
+        # A wrong folder must not look like a pass.
+        shown = ", ".join(map(hide_credentials, plan.paths))
         raise LoadError(f"no resources were found in {shown}")
+    is_shown = flags.chosen_output in (ApplyOutput.TEXT, ApplyOutput.TABLE)
+    if is_shown and not flags.stdin and not flags.quiet:
+        rules = run.rule_count + len(plan.policies.unusable)
+        text = f"\nApplying {rules} policy rule(s) to {run.count} resource(s)"
+        if plan.exceptions:
+            text += f" with {len(plan.exceptions)} exception(s)"
+        printer.print_message(f"{text}...")
+    printer.counts += run.unusable_count
+    printer.print_unusable(plan.policies)
 
 
-def _print_cleanups(application: ApplyRun, printer: ApplyPrinter, live: "LiveRun | None") -> None:
-    """What policies would delete; that is no verdict, and counts for nothing."""
-    if not application.plan.policies.deletions or printer.is_quiet:
-        return
+def _print_cleanups(run: ApplyRun, printer: ApplyPrinter) -> None:
+    """Print what deletion policies would delete; this is not a verdict and is not counted."""
     from lictor.cli.deletions import list_cleanups
 
-    for cluster, plan in application.list_plans():
+    for cluster, plan in run.list_plans():
         if cluster:
-            printer.say(f"\ncluster {cluster}:")
-        for line in list_cleanups(plan, None if live is None else live.find_resources):
-            printer.say(line)
+            printer.print_message(f"\ncluster {cluster}:")
+        for line in list_cleanups(plan):
+            printer.print_message(line)
 
 
 def choose_exit_code(counts: Counts, flags: ApplyFlags, printer: ApplyPrinter) -> int:
-    """1 for failures and errors; the code for warnings where there is nothing worse."""
+    """Return 1 for failures and errors; else the code for warnings, if there are any."""
     if counts.failed or counts.errors:
         return 1
     if counts.warned and flags.warn_exit_code:
-        printer.say(f"exit as warnExitCode is {flags.warn_exit_code}")
+        printer.print_message(f"exit as warnExitCode is {flags.warn_exit_code}")
         return flags.warn_exit_code
     if not counts.passed and flags.warn_no_pass:
-        printer.say("exit as no objects satisfied policy")
+        printer.print_message("exit as no objects satisfied policy")
         return flags.warn_exit_code
     return 0
 
@@ -299,7 +290,7 @@ def _read_flags(flags: dict[str, Json]) -> ApplyFlags:
 
 
 def _load_policies(
-    flags: ApplyFlags, printer: ApplyPrinter, live: "LiveRun | None"
+    flags: ApplyFlags, printer: ApplyPrinter, live: "LiveRun | None" = None
 ) -> LoadedPolicies:
     if live is not None and not flags.policies:
         texts = tuple(live.read_policies())
@@ -313,21 +304,7 @@ def _load_policies(
     print_notes(policies.notes)
     if not (len(policies) or policies.unusable or policies.deletions):
         if flags.policies:
-            # Nothing was judged: whoever names a wrong file must not take that for a pass.
+            # A wrong file name must not look like a pass.
             raise LoadError(f"no policies were found in {', '.join(flags.policies)}")
-        printer.say("no policies were found")
+        printer.print_message("no policies were found")
     return policies
-
-
-def _print_banner(
-    flags: ApplyFlags, application: ApplyRun, plan: ApplyPlan, printer: ApplyPrinter
-) -> None:
-    if flags.chosen_output not in (ApplyOutput.TEXT, ApplyOutput.TABLE):
-        return
-    if flags.stdin or flags.quiet:
-        return
-    rules = application.rule_count + len(plan.policies.unusable)
-    text = f"\nApplying {rules} policy rule(s) to {application.count} resource(s)"
-    if len(plan.exceptions):
-        text += f" with {len(plan.exceptions)} exception(s)"
-    printer.say(f"{text}...")

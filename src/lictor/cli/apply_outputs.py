@@ -1,4 +1,4 @@
-"""What `apply` makes of each verdict: text, rows, entries of reports, or what failed and where."""
+"""Renders verdicts for `apply`: text, rows, report entries, or failures with their location."""
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
@@ -26,12 +26,12 @@ from lictor.core.report.summary import (
 )
 from lictor.core.report.yaml_text import render_yaml
 
-# Looking up a member costs more than what is asked of it, some forty times for each resource.
+# Looking up a member costs more than comparing it, some forty times for each resource.
 _ERROR, _MUTATION = Status.ERROR, RuleType.MUTATION
 
 
 class ApplyOutput(StrEnum):
-    """What `apply` prints."""
+    """The output formats of `apply`."""
 
     TEXT = "text"
     TABLE = "table"
@@ -48,7 +48,7 @@ class ApplyOutput(StrEnum):
 
 
 class ChangedObject(msgspec.Struct, frozen=True):
-    """An object that a policy changed or made."""
+    """An object that a policy changed or generated."""
 
     policy: str
     # `namespace/Kind/name` of the resource that caused it, and its name alone.
@@ -60,49 +60,51 @@ class ChangedObject(msgspec.Struct, frozen=True):
 
 
 class ResourceOutput(msgspec.Struct, frozen=True):
-    """Everything the parent needs of one verdict; plain data that can travel between processes."""
+    """The parts of one verdict that are printed; plain data that can be sent between processes."""
 
     counts: Counts
     text: str = ""
     made: tuple[ChangedObject, ...] = ()
     report: ReportChunk = msgspec.field(default_factory=ReportChunk)
     outcomes: tuple[TestOutcome, ...] = ()
-    # The verdict without what was fine, and without the resource's content.
+    # The verdict without passed rules, and without the content of the resource.
     failures: Verdict | None = None
     # Where each result of `failures` points.
     locations: tuple[Location | None, ...] = ()
-    # All results as a report, for the HTML file; empty where there are none.
+    # All results as a report, for the HTML file; empty if there are none.
     page_report: JsonObject = {}
     # `file:line` of the resource, for the HTML file.
     place: str = ""
-    # The cluster of the resource, where clusters were named.
+    # The cluster of the resource, if clusters have names.
     cluster: str = ""
 
 
 class OutputOptions(msgspec.Struct, frozen=True):
-    """What the output needs."""
+    """Options of one output format."""
 
     output: ApplyOutput
     format: ReportFormat = ReportFormat.YAML
     timestamp: int = 0
     audit_warn: bool = False
-    # Show resources that a mutate policy was asked about even where it changed nothing.
+    # Show resources that a mutate policy matched, even if it changed nothing.
     show_unchanged: bool = False
     # The group of the API that reports are of.
     report_api: str = "openreports.io"
     # Leave out what is fine; it is counted all the same.
     failed_only: bool = False
-    # Say in text at which line of which file a result points.
+    # Show file and line of each result in text.
     file_names: bool = False
-    # The cluster whose resources are judged; empty where none is named.
+    # The cluster of the resources; empty if clusters have no names.
     cluster: str = ""
+    # How long generated exceptions are valid, in nanoseconds.
+    exception_ttl: int = 0
 
 
 MakeOutput: TypeAlias = Callable[[Verdict, LocateResult], ResourceOutput]
 
 
 def compile_output(options: OutputOptions) -> MakeOutput:
-    """The function that makes outputs for one kind of output."""
+    """Return the function that renders verdicts in one format."""
     make_output = _compile_form(options)
     if not options.cluster:
         return make_output
@@ -134,7 +136,7 @@ def _compile_form(options: OutputOptions) -> MakeOutput:
             case ApplyOutput.EXCEPTIONS:
                 return ResourceOutput(counts, failures=_keep_failures(verdict))
             case ApplyOutput.HTML:
-                # The page lists nothing but findings; its totals are about all results.
+                # The page lists findings only; its totals count all results.
                 return _make_page_output(verdict, counts, options, locate)
             case ApplyOutput.JSON_LINES | ApplyOutput.PARQUET:
                 return ResourceOutput(counts, text=row_writer.write(shown))
@@ -143,7 +145,7 @@ def _compile_form(options: OutputOptions) -> MakeOutput:
 
 
 def _name_cluster(output: ResourceOutput, cluster: str) -> ResourceOutput:
-    """The same, so that nobody takes it for what another cluster has under this name."""
+    """Add the name of the cluster: another cluster may have a resource of the same name."""
     rows = tuple(replace(row, resource=f"{cluster}: {row.resource}") for row in output.outcomes)
     return replace(output, cluster=cluster, outcomes=rows)
 
@@ -159,7 +161,7 @@ def _make_page_output(
 ) -> ResourceOutput:
     if not verdict.results:
         return ResourceOutput(counts)
-    # Loaded when asked for: most runs print something else, and start-up counts.
+    # Imported here: most runs print something else, and start-up time matters.
     made = load_part("page report")(verdict, options.timestamp, audit_warn=options.audit_warn)
     begin = locate(replace(verdict.results[0], failure=None))
     place = "" if begin is None else f"{begin.file}:{begin.line}"
@@ -183,7 +185,7 @@ def _render_text(verdict: Verdict, options: OutputOptions, locate: LocateResult)
 
 
 def _render_errors(verdict: Verdict, locate: LocateResult) -> str:
-    """The rules that could not be evaluated, and why."""
+    """Render the rules that could not be evaluated, with the reason."""
     errors = [
         result
         for result in verdict.results

@@ -1,4 +1,4 @@
-"""What `apply` shall do: its flags, checked, and everything that they name, loaded."""
+"""The flags of `apply`: checks them, and loads everything that they name."""
 
 import re
 
@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from lictor.cli.apply_outputs import ApplyOutput, OutputOptions
 from lictor.cli.apply_run import ApplyPlan
+from lictor.cli.inputs.document_reader import DocumentReader
 from lictor.cli.inputs.input_files import (
     load_caller,
     load_context,
@@ -20,7 +21,6 @@ from lictor.cli.inputs.inputs import KeptInput
 from lictor.cli.inputs.lookups import GivenObjects, choose_registries
 from lictor.cli.inputs.policies import LoadedPolicies, load_exceptions
 from lictor.cli.inputs.requests import GivenValues, RequestFactory
-from lictor.cli.inputs.resource_inputs import ResourceInputs
 from lictor.cli.inputs.resources import LazyResources
 from lictor.cli.inputs.sources import STDIN, is_url, read_any, read_file
 from lictor.core.errors import UsageError
@@ -118,21 +118,21 @@ class ApplyFlags(msgspec.Struct, frozen=True):
             return ApplyOutput.REPORT
         if self.generate_exceptions:
             return ApplyOutput.EXCEPTIONS
-        # Objects for the next program stay what they are; for everything else JSON is JSON.
+        # With --stdin the objects are printed as YAML for the next program.
         if self.output_format == "json" and not self.stdin:
             return ApplyOutput.REPORT
         return ApplyOutput.TABLE if self.table else ApplyOutput.TEXT
 
 
 class OutputFile(msgspec.Struct, frozen=True):
-    """A file that `--output-file` names, and what to write into it."""
+    """A file and what to write into it; an empty path is standard output."""
 
     path: str
     options: OutputOptions
 
 
 def choose_options(flags: ApplyFlags, timestamp: int) -> OutputOptions:
-    """What goes to standard output."""
+    """Return the options of standard output."""
     return OutputOptions(
         output=flags.chosen_output,
         format=ReportFormat.JSON if flags.output_format == "json" else ReportFormat.YAML,
@@ -142,11 +142,12 @@ def choose_options(flags: ApplyFlags, timestamp: int) -> OutputOptions:
         report_api=flags.report_api,
         failed_only=flags.failed_only or flags.quiet,
         file_names=flags.file_names or flags.failed_only or flags.quiet,
+        exception_ttl=parse_ttl(flags.generated_exception_ttl),
     )
 
 
 def list_output_files(flags: ApplyFlags, shown: OutputOptions) -> tuple[OutputFile, ...]:
-    """What goes to files beside it; UsageError where a format is unknown or a file named twice."""
+    """Return the files of `--output-file`. Raises UsageError for an unknown format."""
     files: dict[str, OutputFile] = {}
     for given in flags.output_file:
         name, divider, path = given.partition("=")
@@ -162,7 +163,7 @@ def list_output_files(flags: ApplyFlags, shown: OutputOptions) -> tuple[OutputFi
 
 
 def parse_ttl(text: str) -> int:
-    """A duration in nanoseconds."""
+    """Return a duration in nanoseconds."""
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -170,7 +171,7 @@ def parse_ttl(text: str) -> int:
 
 
 def check_flags(flags: ApplyFlags) -> None:
-    """Raise UsageError where flags are missing, unknown or contradict each other."""
+    """Raise UsageError for flags that are missing, unknown or contradictory."""
     payloads = flags.json + flags.http_payload + flags.envoy_payload
     formats = ", ".join(APPLY_FORMATS)
     faults = {
@@ -202,15 +203,16 @@ def check_flags(flags: ApplyFlags) -> None:
     for message, wrong in faults.items():
         if wrong:
             raise UsageError(message)
+    if is_fleet(flags):
+        _check_fleet(flags)
 
 
 def make_plan(
     flags: ApplyFlags,
     policies: LoadedPolicies,
-    inputs: ResourceInputs,
-    exceptions: tuple[PolicyRecord, ...] = (),
+    inputs: DocumentReader,
 ) -> ApplyPlan:
-    """Load what the flags name; `exceptions` are those of a cluster."""
+    """Load what the flags name."""
     caller = load_caller(flags.userinfo, accept_outdated=True) if flags.userinfo else None
     payloads = {"JSON": flags.json, "HTTP": flags.http_payload, "Envoy": flags.envoy_payload}
     for mode, paths in payloads.items():
@@ -221,17 +223,18 @@ def make_plan(
         inputs=inputs,
         requests=RequestFactory(_read_values(flags), caller, read_namespace_labels(inputs.find)),
         given=_collect_objects(flags, policies, inputs),
-        exceptions=(*_find_exceptions(flags, policies, inputs), *exceptions),
+        exceptions=_find_exceptions(flags, policies, inputs),
         modes=tuple(mode for mode, paths in payloads.items() if paths),
+        paths=flags.resource_paths,
         continue_on_fail=flags.continue_on_fail,
         processes=flags.parallel,
     )
 
 
 def _collect_objects(
-    flags: ApplyFlags, policies: LoadedPolicies, inputs: ResourceInputs
+    flags: ApplyFlags, policies: LoadedPolicies, inputs: DocumentReader
 ) -> GivenObjects:
-    """The objects that policies may find, change, copy or take as parameters."""
+    """Return the objects that policies may look up, change, copy or use as parameters."""
     params = tuple(load_resource_files(flags.parameter_resource))
     target_paths = flags.target_resource + flags.target_resources
     targets = (*load_resource_files(target_paths), *params)
@@ -244,7 +247,7 @@ def _collect_objects(
         objects=targets if target_paths or params else None,
         params=params,
         crds=definitions,
-        judged=LazyResources(inputs.find),
+        evaluated=LazyResources(inputs.find),
         registries=choose_registries(network=flags.registry, layout=flags.image_layout),
     )
     return load_context(flags.context_file, given) if flags.context_file else given
@@ -256,7 +259,7 @@ def _read_values(flags: ApplyFlags) -> GivenValues:
 
 
 def _find_exceptions(
-    flags: ApplyFlags, policies: LoadedPolicies, inputs: ResourceInputs
+    flags: ApplyFlags, policies: LoadedPolicies, inputs: DocumentReader
 ) -> tuple[PolicyRecord, ...]:
     if flags.exceptions_with_resources or flags.exceptions_within_resources:
         found = load_exceptions(inputs.select(b"PolicyException"))
@@ -271,12 +274,12 @@ def is_address(path: str) -> bool:
 
 
 def is_ray(engine: str) -> bool:
-    """Whether an engine is Ray, alone or with the address of a cluster of Ray's."""
+    """Whether an engine is Ray, with or without the address of a Ray cluster."""
     return engine == RAY or engine.startswith(RAY_ADDRESS)
 
 
 def is_fleet(flags: ApplyFlags) -> bool:
-    """Whether files are to be judged by other machines, for clusters, or lie in a store."""
+    """Whether files are evaluated by other machines, by cluster, or are in an object store."""
     return (
         flags.engine != LOCAL
         or bool(flags.cluster_from)
@@ -284,17 +287,17 @@ def is_fleet(flags: ApplyFlags) -> bool:
     )
 
 
-def check_fleet(flags: ApplyFlags) -> None:
-    """Raise UsageError where flags contradict each other."""
+def _check_fleet(flags: ApplyFlags) -> None:
+    """Raise UsageError for flags that contradict each other."""
     faults = {
         f"unknown engine {flags.engine!r}: choose {LOCAL}, {RAY} or {RAY_ADDRESS}ADDRESS": (
             flags.engine != LOCAL and not is_ray(flags.engine)
         ),
         f"--engine {RAY_ADDRESS}: the address is missing": flags.engine == RAY_ADDRESS,
-        "--cluster asks a live cluster: it goes with --engine local, files and no --cluster-from": (
+        "--cluster reads a live cluster: it needs --engine local, and no --cluster-from": (
             flags.cluster
         ),
-        "payloads (--json, --http-payload, --envoy-payload) are judged by --engine local only": (
+        "payloads (--json, --http-payload, --envoy-payload) need --engine local": (
             flags.json or flags.http_payload or flags.envoy_payload
         ),
         "no resources were named: give files, folders, patterns or addresses by --resource": (

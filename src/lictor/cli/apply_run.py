@@ -1,52 +1,52 @@
 """A run of `apply`: policies are compiled once, documents evaluated one by one."""
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeAlias
 
 import msgspec
 
 from lictor.cli.apply_outputs import OutputOptions, ResourceOutput, compile_output
+from lictor.cli.inputs.document_reader import DocumentReader
 from lictor.cli.inputs.lookups import GivenObjects, OfflineLookups
 from lictor.cli.inputs.parallel import choose_processes, map_chunks
 from lictor.cli.inputs.policies import LoadedPolicies
 from lictor.cli.inputs.programs import compile_for_payloads, compile_given, report_guessed_names
 from lictor.cli.inputs.requests import RequestFactory
-from lictor.cli.inputs.resource_inputs import ResourceInputs
 from lictor.cli.inputs.resources import DocumentText, parse_document, parse_payloads
 from lictor.cli.inputs.shards import Shard
 from lictor.cli.inputs.sources import SourceText
-from lictor.cli.result_locations import LocateResult, locate_nowhere, locate_results
+from lictor.cli.result_locations import locate_nowhere, locate_results
 from lictor.core.engine import Engine
 from lictor.core.errors import LictorError, LoadError
 from lictor.core.families.registry import registry
-from lictor.core.garbage import keeping_garbage
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Needs
 from lictor.core.model.request import Request
 from lictor.core.model.result import Verdict
 from lictor.core.ports import Lookups
-from lictor.core.raw import JsonObject
+from lictor.core.raw import Json, JsonObject
 from lictor.core.report.summary import Counts
 
 _CHUNK = 25
-# So much is read before any of it is judged, or else one shard.
+# The bytes of shards that are parsed before the first of them is evaluated.
 _STEP_BYTES = 32 << 10
-# Where registries are asked, documents wait at the same time instead of one after the other.
+# Documents that need answers of registries wait at the same time.
 _WAITING_CHUNK = 256
 _WAITING_THREADS = 64
-# Resources are trees without cycles: looking for garbage more often finds nothing.
+# Resources are trees without cycles: more frequent garbage collection finds nothing.
 COLLECT_AFTER = 100_000
+
+FindResources: TypeAlias = Callable[[Json], Iterable[JsonObject]]
 
 
 class DocumentResult(msgspec.Struct, frozen=True):
     """The output for one document, and the error if it could not be evaluated."""
 
-    outputs: tuple[ResourceOutput, ...] = ()
-    # For each further form of output, in the order in which they were asked for.
-    more: tuple[tuple[ResourceOutput, ...], ...] = ()
+    # For each requested format, the outputs of the resources in the document.
+    outputs: tuple[tuple[ResourceOutput, ...], ...] = ()
     problem: str = ""
-    # Things to tell once, however many documents they are about.
+    # Messages that are printed once, however many documents they are about.
     notes: tuple[str, ...] = ()
 
 
@@ -54,50 +54,47 @@ class ApplyPlan(msgspec.Struct, frozen=True):
     """What to evaluate, with which policies, and how."""
 
     policies: LoadedPolicies
-    # What is evaluated: resources, and payloads with the mode of the policies that judge them.
-    inputs: ResourceInputs
+    # What is evaluated: resources, and payloads with the mode of their policies.
+    inputs: DocumentReader
     requests: RequestFactory
     given: GivenObjects = msgspec.field(default_factory=GivenObjects)
     exceptions: tuple[PolicyRecord, ...] = ()
     # The modes of payloads.
     modes: tuple[str, ...] = ()
+    # The paths of resources, for messages.
+    paths: tuple[str, ...] = ()
     continue_on_fail: bool = False
-    # Zero: as many processes as pay off.
+    # Zero: chosen by the amount of work.
     processes: int = 0
-    # Who answers what policies ask; None: the values and the given objects.
+    # None: the values and the given objects.
     lookups: Lookups | None = None
+    # The objects that a deletion policy may delete; None: the resources of the inputs.
+    find_deletable: FindResources | None = None
 
 
 class ApplyRun:
-    """Evaluates documents; made once for each run."""
+    """Evaluates documents; created once for each run."""
 
     def __init__(
         self,
         plan: ApplyPlan,
-        options: OutputOptions,
-        more: Sequence[OutputOptions] = (),
+        options: Sequence[OutputOptions],
         engines: Mapping[str, Engine] | None = None,
     ) -> None:
-        self._plan = self.plan = plan
-        self._make_output = compile_output(options)
-        self._make_more = tuple(map(compile_output, more))
-        # Whoever made an equal run before need not compile again.
-        self._engines = _make_engines(plan) if engines is None else engines
-        self._tell_guess = report_guessed_names(plan.policies, plan.given)
+        self.plan = plan
         self.inputs = plan.inputs
+        # One engine for resources, and one for each mode of payloads.
+        self.engines = _build_engines(plan) if engines is None else engines
+        self._make_outputs = tuple(map(compile_output, options))
+        self._describe_guess = report_guessed_names(plan.policies, plan.given)
 
     def list_plans(self) -> Iterator[tuple[str, ApplyPlan]]:
-        """The plan of each cluster with its inputs; one without a name where none is named."""
+        """Return the name and plan of each cluster; the name is empty if clusters have none."""
         yield "", self.plan
 
     @property
-    def engines(self) -> Mapping[str, Engine]:
-        """For resources, and for each kind of payload."""
-        return self._engines
-
-    @property
     def skipped(self) -> list[str]:
-        """What was left out, and why."""
+        """Documents that were left out, and why."""
         return self.inputs.skipped
 
     @property
@@ -108,10 +105,10 @@ class ApplyRun:
     @property
     def rule_count(self) -> int:
         """The number of rules; a policy without named rules counts as one."""
-        known, policies = registry(), self._plan.policies
+        known, policies = registry(), self.plan.policies
         named = [
             program.rules
-            for program in self._engines[""].programs
+            for program in self.engines[""].programs
             if known.of_result(program.policy).has_named_rules
         ]
         unnamed = [each for each in policies.policies if not known.of(each).has_named_rules]
@@ -119,161 +116,149 @@ class ApplyRun:
 
     @property
     def unusable_count(self) -> Counts:
-        """What policies that cannot be used add to the counts: an error each."""
-        return Counts(errors=len(self._plan.policies.unusable))
+        """Policies that cannot be used count as errors."""
+        return Counts(errors=len(self.plan.policies.unusable))
 
-    def run(self) -> Iterator[DocumentResult]:
-        """Judge every document, in order; memory does not grow with their number."""
-        with keeping_garbage(freezing=True):
-            if self._count_processes() > 1:
-                self._compile_first()
-        gc.set_threshold(COLLECT_AFTER)
-        return self.judge_all()
-
-    def judge_all(self) -> Iterator[DocumentResult]:
-        """The same for a process that judges much else later: its garbage is not kept."""
-        waits = self._asks_registries()
+    def evaluate(self) -> Iterator[DocumentResult]:
+        """Evaluate every document, in order; memory does not grow with their number."""
+        waits = self._queries_registries()
         enough = _WAITING_CHUNK if waits else _CHUNK
         chunks = list(_group_shards(self.inputs.shards, enough, lambda shard: shard.count))
-        processes = self._count_processes()
-        judge = self._judge_on_threads if waits else self.judge_shards
-        for answers in map_chunks(judge, chunks, processes):
-            yield from answers
+        work = self._evaluate_on_threads if waits else self.evaluate_shards
+        for results in map_chunks(work, chunks, self._count_processes()):
+            yield from results
 
     def _count_processes(self) -> int:
-        return choose_processes(self.count, self._plan.processes)
+        return choose_processes(self.count, self.plan.processes)
 
-    def _compile_first(self) -> None:
-        """Compile what concerns the first documents, once for all processes that will be forked."""
+    def compile_first(self) -> None:
+        """Compile what the first documents need before processes are forked."""
         shard = next(
             (each for each in self.inputs.shards if not self.inputs.modes[each.source]), None
         )
-        if shard is None or self._plan.requests.adapt is not None:
+        if shard is None or self._count_processes() <= 1 or self.plan.requests.adapt is not None:
             return
-        # What cannot be read is told where it is judged.
+        # Invalid documents are reported when they are evaluated.
         with suppress(LictorError):
             for document in self.inputs.read(shard):
                 for resource in parse_document(document):
-                    self._engines[""].prepare(self._plan.requests.make_request(resource))
+                    self.engines[""].prepare(self.plan.requests.make_request(resource))
 
-    def _asks_registries(self) -> bool:
+    def _queries_registries(self) -> bool:
         return any(
             rule.needs & Needs.IMAGES
-            for engine in self._engines.values()
+            for engine in self.engines.values()
             for program in engine.programs
             for rule in program.rules
         )
 
-    def _judge_on_threads(self, shards: Sequence[Shard]) -> list[DocumentResult]:
+    def _evaluate_on_threads(self, shards: Sequence[Shard]) -> list[DocumentResult]:
         from concurrent.futures import ThreadPoolExecutor
 
+        def evaluate(document: _Document) -> DocumentResult:
+            return self._make_result(self._evaluate(self._parse(document)))
+
         with ThreadPoolExecutor(_WAITING_THREADS) as pool:
-            found = (pool.map(self._judge_alone, self._read(shard)) for shard in shards)
-            return [result for results in list(found) for result in results]
+            found = [pool.map(evaluate, self._read(shard)) for shard in shards]
+            return [result for results in found for result in results]
 
-    def _judge_alone(self, task: "_Task") -> DocumentResult:
-        return self._make_result(self._judge(self._parse(task)))
-
-    def judge_shards(self, shards: Sequence[Shard]) -> list[DocumentResult]:
-        """The results of all documents of some shards, in order."""
+    def evaluate_shards(self, shards: Sequence[Shard]) -> list[DocumentResult]:
+        """Return the results of all documents of some shards, in order."""
         results: list[DocumentResult] = []
         for group in _group_shards(shards, _STEP_BYTES, lambda shard: shard.size):
-            # One step for all of them, then the next: what runs again at once is still in the
+            # Step by step for the whole group: code that runs again at once is still in the
             # processor's caches.
-            tasks = [self._parse(task) for shard in group for task in self._read(shard)]
-            judged = [self._judge(task) for task in tasks]
-            results += map(self._make_result, judged)
+            parsed = [self._parse(each) for shard in group for each in self._read(shard)]
+            evaluated = [self._evaluate(each) for each in parsed]
+            results += map(self._make_result, evaluated)
         return results
 
-    def _read(self, shard: Shard) -> Iterator["_Task"]:
+    def _read(self, shard: Shard) -> Iterator["_Document"]:
         mode = self.inputs.modes[shard.source]
         try:
-            for document in self.inputs.read(shard):
-                yield _Task(mode, document)
+            for text in self.inputs.read(shard):
+                yield _Document(mode, text)
         except LoadError as error:
-            yield _Task(mode, DocumentText(self.inputs.inputs[shard.source].path, b""), fault=error)
+            yield _Document(mode, error=error)
 
-    def _parse(self, task: "_Task") -> "_Task":
-        mode, document = task.mode, task.document
-        if task.fault is not None:
-            return task
+    def _parse(self, document: "_Document") -> "_Document":
+        mode, text = document.mode, document.text
+        if text is None:
+            return document
         try:
             if mode:
-                payloads = parse_payloads(SourceText(document.path, document.content))
-                return _Task(mode, document, [each.make_request(mode) for each in payloads])
-            make_request = self._plan.requests.make_request
-            return _Task(mode, document, [make_request(each) for each in parse_document(document)])
+                payloads = parse_payloads(SourceText(text.path, text.content))
+                return _Document(mode, text, [each.make_request(mode) for each in payloads])
+            make_request = self.plan.requests.make_request
+            return _Document(mode, text, [make_request(each) for each in parse_document(text)])
         except LictorError as error:
-            return _Task(mode, document, fault=error)
+            return _Document(mode, text, error=error)
 
-    def _judge(self, task: "_Task") -> "_Judged":
-        notes: list[str] = []
+    def _evaluate(self, document: "_Document") -> "_Evaluated":
+        is_payload, engine = bool(document.mode), self.engines[document.mode]
+        adapt = None if is_payload else self.plan.requests.adapt
+        verdicts: list[Verdict] = []
         try:
-            if task.fault is not None:
-                raise task.fault
-            verdicts = list(self._judge_requests(task, notes))
+            if document.error is not None:
+                raise document.error
+            for request in document.requests:
+                verdicts.append(engine.evaluate(request, adapt=adapt))
         except LictorError as error:
-            if not self._plan.continue_on_fail:
+            if not self.plan.continue_on_fail:
                 raise
-            return _Judged(problem=str(error))
-        locate = locate_results(task.document)
-        located = [(verdict, locate(number)) for number, verdict in enumerate(verdicts)]
-        return _Judged(located, tuple(notes))
+            return _Evaluated(document, problem=str(error))
+        return _Evaluated(document, verdicts)
 
-    def _judge_requests(self, task: "_Task", notes: list[str]) -> Iterator[Verdict]:
-        engine = self._engines[task.mode]
-        if task.mode:
-            yield from map(engine.evaluate, task.requests)
-            return
-        adapt, judged = self._plan.requests.adapt, self._plan.given.judged
-        for request in task.requests:
-            if judged is not None:
-                judged.judge(request.resource)
-            note = self._tell_guess(request.kind)
-            if note:
-                notes.append(note)
-            yield engine.evaluate(request, adapt=adapt)
-
-    def _make_result(self, judged: "_Judged") -> DocumentResult:
-        outputs, *more = (
-            tuple(make(verdict, locate) for verdict, locate in judged.located)
-            for make in (self._make_output, *self._make_more)
+    def _make_result(self, evaluated: "_Evaluated") -> DocumentResult:
+        document, problem = evaluated.document, evaluated.problem
+        if problem or document.text is None:
+            return DocumentResult(problem=problem)
+        locate = locate_results(document.text)
+        located = [(verdict, locate(number)) for number, verdict in enumerate(evaluated.verdicts)]
+        outputs = tuple(
+            tuple(make(verdict, where) for verdict, where in located) for make in self._make_outputs
         )
-        return DocumentResult(outputs, tuple(more), judged.problem, judged.notes)
+        if document.mode:
+            return DocumentResult(outputs)
+        notes = (self._describe_guess(request.kind) for request in document.requests)
+        return DocumentResult(outputs, notes=tuple(filter(None, notes)))
 
-    def _judge_object(self, resource: JsonObject) -> DocumentResult:
-        """For an object that comes from no file."""
-        requests, engine = self._plan.requests, self._engines[""]
+    def _evaluate_object(self, resource: JsonObject) -> DocumentResult:
+        """Evaluate an object that is in no file."""
+        requests, engine = self.plan.requests, self.engines[""]
         try:
             verdict = engine.evaluate(requests.make_request(resource), adapt=requests.adapt)
         except LictorError as error:
-            if not self._plan.continue_on_fail:
+            if not self.plan.continue_on_fail:
                 raise
             return DocumentResult(problem=str(error))
-        return self._make_result(_Judged(((verdict, locate_nowhere),)))
+        return DocumentResult(
+            tuple((make(verdict, locate_nowhere),) for make in self._make_outputs)
+        )
 
 
-class _Judged(msgspec.Struct, frozen=True):
-    """The verdicts on one document, before anything is said of them."""
-
-    located: Sequence[tuple[Verdict, LocateResult]] = ()
-    notes: tuple[str, ...] = ()
-    problem: str = ""
-
-
-class _Task(msgspec.Struct, frozen=True):
-    """A document, what it asks for once it is parsed, or why it could not be read."""
+class _Document(msgspec.Struct, frozen=True):
+    """A document, its requests once it is parsed, or why it cannot be read."""
 
     mode: str
-    document: DocumentText
+    # None if the text itself cannot be read.
+    text: DocumentText | None = None
     requests: Sequence[Request] = ()
-    fault: LictorError | None = None
+    error: LictorError | None = None
+
+
+class _Evaluated(msgspec.Struct, frozen=True):
+    """The verdicts on one document, or why there are none."""
+
+    document: _Document
+    verdicts: Sequence[Verdict] = ()
+    problem: str = ""
 
 
 def _group_shards(
     shards: Iterable[Shard], enough: int, measure: Callable[[Shard], int]
 ) -> Iterator[list[Shard]]:
-    """The shards in groups that are large enough: a file may hold just one document."""
+    """Group shards until each group is large enough: a file may have only one document."""
     group: list[Shard] = []
     size = 0
     for shard in shards:
@@ -286,8 +271,8 @@ def _group_shards(
         yield group
 
 
-def _make_engines(plan: ApplyPlan) -> dict[str, Engine]:
-    """The engine for resources, and one for each kind of payload."""
+def _build_engines(plan: ApplyPlan) -> dict[str, Engine]:
+    """Return the engine for resources, and one for each mode of payloads."""
     lookups = plan.lookups or OfflineLookups(plan.requests.values, plan.given)
     policies, exceptions, given = plan.policies, plan.exceptions, plan.given
     engines = {"": Engine(compile_given(policies, exceptions, lookups, given))}

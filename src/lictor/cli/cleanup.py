@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lictor.cli.cluster_options import ask_cluster, render_record, with_cluster
+from lictor.cli.cluster_options import query_cluster, render_record, with_cluster
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.cli.inputs.sources import read_policies
 from lictor.core.errors import LoadError, UsageError
-from lictor.core.families.registry import Role
+from lictor.core.families.family import Role
 from lictor.core.load.policies import load_documents, refuse_errors
 from lictor.core.raw import JsonObject
 from lictor.kubernetes.flags import Flags
@@ -23,7 +23,7 @@ _EXAMPLES = """\
 # What would all policies of the cluster delete if they ran now?
 lictor cleanup --dry-run
 
-# Only these; with the namespace in front where the name alone is not enough
+# Only these; with the namespace if the name alone is not enough
 lictor cleanup --dry-run nightly default/cleanup-pods
 
 # A policy that is not in the cluster yet
@@ -52,10 +52,10 @@ def cleanup(
 ) -> int:
     """Show what the cleanup and deleting policies of a cluster would delete.
 
-    Policies are named as NAME or NAMESPACE/NAME; without a name all are asked. Nothing is deleted:
+    Policies are named as NAME or NAMESPACE/NAME; without a name all are used. Nothing is deleted:
     that is the work of the cleanup controller alone, on each policy's schedule.
 
-    Exits with 0 where every policy could be asked about every object, with 1 where one could not,
+    Exits with 0 if every policy was evaluated on every object, with 1 if one could not be,
     and with 2 on a wrong call.
     """
     if not dry_run:
@@ -65,7 +65,7 @@ def cleanup(
     given = list(_load(file))
     flags = Flags(exception_namespace=cluster.pop("exception_namespace"))
     names = Names(prefix, namespace)
-    previews = ask_cluster(
+    previews = query_cluster(
         **cluster, ask=lambda client: _list_previews(client, flags, names, arguments, given)
     )
     click.echo(render_record(previews) if form == "json" else render_text(previews), nl=False)

@@ -37,12 +37,12 @@ def with_cluster(function: Function) -> Function:
     return function
 
 
-def ask_cluster(
+def query_cluster(
     kubeconfig: str, context: str, ask: "Callable[[Client], Awaitable[Answer]]"
 ) -> Answer:
     """What a coroutine learns from the API server."""
     from lictor.kubernetes.client import Client
-    from lictor.kubernetes.config import load_config
+    from lictor.kubernetes.kubeconfig import load_config
 
     async def run() -> Answer:
         client = Client(load_config(kubeconfig, context))
@@ -65,7 +65,7 @@ def count_noun(number: int, noun: str) -> str:
 
 
 def render_columns(rows: Sequence[tuple[str, ...]], indent: str = "  ") -> list[str]:
-    """Rows as lines with columns of equal width; no character of theirs can steer a terminal."""
+    """Rows as lines with columns of equal width; control characters are escaped."""
     clean = [tuple(clean_line(cell) for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*clean, strict=True)]
     return [

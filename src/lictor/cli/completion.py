@@ -44,7 +44,7 @@ Register-ArgumentCompleter -Native -CommandName %(prog_name)s -ScriptBlock {
     $env:%(complete_var)s = "powershell_complete"
     %(prog_name)s | ForEach-Object {
         $kind, $value, $text = $_ -split "`t", 3
-        # Without an answer of ours, PowerShell completes paths.
+        # Without an answer, PowerShell completes paths.
         if ($kind -eq "plain") {
             if (-not $text) { $text = $value }
             $type = [System.Management.Automation.CompletionResult]
@@ -135,9 +135,9 @@ def completion(ctx: click.Context, arguments: tuple[str, ...]) -> None:
 
 
 def render_script(root: click.Command, shell: str) -> str:
-    """The script that lets a shell ask for completions."""
+    """Return the script by which a shell requests completions."""
     made = _SHELLS[shell](root, {}, PROGRAM, COMPLETION_VARIABLE)
-    # Not made.source(): click would start bash to ask for its version.
+    # Not made.source(): click would start bash to read its version.
     return made.source_template % made.source_vars()
 
 

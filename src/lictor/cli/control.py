@@ -27,7 +27,7 @@ def control(arguments: tuple[str, ...], flags: Flags, names: Names) -> None:
     from lictor.cli.logs import set_up_logging
     from lictor.controllers.controllers import choose_loops
     from lictor.controllers.run import open_health_port, run_control_process
-    from lictor.kubernetes.config import load_config
+    from lictor.kubernetes.kubeconfig import load_config
     from lictor.webhook.capacity import limit_controllers
     from lictor.webhook.slots import ProcessSlot
     from lictor.webhook.supervisor import SupervisedProcess, Supervisor

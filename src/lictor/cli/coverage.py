@@ -1,4 +1,4 @@
-"""How much of the policies do tests reach, and which changes of them would no test notice?"""
+"""Measures how much of the policies tests reach, and which changes no test would notice."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ class Mutant(msgspec.Struct, frozen=True):
     text: SourceText
 
     def swap_into(self, policies: LoadedPolicies) -> LoadedPolicies | None:
-        """The policies with this one in the place of its original; None where it is none."""
+        """Return the policies with this one instead of its original; None if it is invalid."""
         loaded = load_policy_files([self.text])
         made = {_identify(record): record for record in (*loaded.policies, *loaded.deletions)}
         changed = made.get(_identify(self.policy.record))
@@ -67,14 +67,14 @@ def list_mutants(policy: Sourced[PolicyRecord]) -> Iterator[Mutant]:
 
 
 def _can_be_tested(policy: Sourced[PolicyRecord], change: PolicyChange) -> bool:
-    # Tests ask policies without named rules about creations only.
+    # Tests evaluate policies without named rules on creations only.
     if registry().of(policy.record).has_named_rules or "operations" not in change.path:
         return True
     return change.words.startswith(('"CREATE"', '"*"'))
 
 
 class _PolicyCoverage(msgspec.Struct):
-    """What all tests together have shown of one policy."""
+    """The coverage of one policy by all tests."""
 
     reach: PolicyReach
     # Those that no test has noticed yet, and how many there are in all.
@@ -142,7 +142,7 @@ def _list_policies(case: TestCase, usable: LoadedPolicies) -> Iterator[Sourced[P
 
 
 def _is_usable(mutant: Mutant) -> bool:
-    # What is refused when it is loaded cannot reach a cluster: no test needs to notice it.
+    # A policy that cannot be loaded never reaches a cluster: no test needs to notice it.
     return mutant.swap_into(LoadedPolicies()) is not None
 
 

@@ -66,7 +66,7 @@ def _render_namespace(given: str) -> str:
 def _split_values(given: str, names: int) -> tuple[str, str, list[str]]:
     parts = [part for part in given.split(",") if part]
     if len(parts) <= names:
-        raise click.UsageError(f'"{given}" says too little: see --help for the parts it needs')
+        raise click.UsageError(f'"{given}" is incomplete: see --help for the parts it needs')
     return parts[0], parts[1] if names == 2 else "", parts[names:]
 
 
@@ -305,7 +305,7 @@ _PLAIN_VALUES = frozenset(("true", "false"))
 
 
 def write_text(text: str, path: str) -> None:
-    """Print the text, or write it to a file where one is named."""
+    """Print the text, or write it to a file."""
     if path:
         Path(path).write_text(text, encoding="utf-8")
     else:
@@ -313,7 +313,7 @@ def write_text(text: str, path: str) -> None:
 
 
 def render_list_items(items: Iterable[str], indent: str) -> str:
-    """The lines of a list; nothing where it is empty."""
+    """Render the lines of a list."""
     return "".join(f"{indent}- {render_scalar(item, indent)}\n" for item in items)
 
 
@@ -334,7 +334,7 @@ def render_values(values: Mapping[str, str], indent: str) -> str:
 
 
 def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
-    """`key=value` each; what is no such pair is an error that names it."""
+    """Parse `key=value` pairs."""
     made: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -1,6 +1,6 @@
 """Cleanup and deleting policies on given resources: which would be deleted, and when?"""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TypeAlias
@@ -17,11 +17,11 @@ from lictor.core.model.program import CleanupProgram
 from lictor.core.model.request import Request
 from lictor.core.model.result import Result, RuleType, Status
 from lictor.core.ports import Lookups
-from lictor.core.raw import Json, JsonObject
+from lictor.core.raw import JsonObject
 from lictor.core.report.resource_name import name_resource
 
-# One answer for each policy: pass where the object would go.
-JudgeDeletions: TypeAlias = Callable[[Request], tuple[Result, ...]]
+# One result for each policy: pass if the object would be deleted.
+EvaluateDeletions: TypeAlias = Callable[[Request], tuple[Result, ...]]
 
 
 def compile_deletions(
@@ -29,39 +29,36 @@ def compile_deletions(
     exceptions: Sequence[PolicyRecord],
     lookups: Lookups,
     given: GivenObjects,
-) -> JudgeDeletions:
-    """All policies that delete as one question."""
+) -> EvaluateDeletions:
+    """Compile all deletion policies into one function."""
     deleting = policies.listed_deletions
     if not deleting:
         return lambda _: ()
     options = choose_options(given, lookups)
     programs = compile_cleanups((*deleting, *exceptions), **options)
-    return lambda request: tuple(judge_deletion(program, request) for program in programs)
+    return lambda request: tuple(evaluate_deletion(program, request) for program in programs)
 
 
-def judge_deletion(program: CleanupProgram, request: Request) -> Result:
-    """Pass where the object would go, fail where it would stay."""
+def evaluate_deletion(program: CleanupProgram, request: Request) -> Result:
+    """Return pass if the object would be deleted, fail if it would stay."""
     try:
         goes = program.concerns(request)
     except (EvaluationError, LookupFailedError) as error:
-        return _say(program, Status.ERROR, str(error))
+        return _make_result(program, Status.ERROR, str(error))
     if goes:
-        return _say(program, Status.PASS, "resource matched")
-    return _say(program, Status.FAIL, "resource did not match")
+        return _make_result(program, Status.PASS, "resource matched")
+    return _make_result(program, Status.FAIL, "resource did not match")
 
 
-def _say(program: CleanupProgram, status: Status, message: str) -> Result:
+def _make_result(program: CleanupProgram, status: Status, message: str) -> Result:
     policy = program.policy
     return Result(policy, policy.name, RuleType.CLEANUP, status, message)
 
 
-# The objects that a policy may look through.
-FindResources: TypeAlias = Callable[[Json], Iterable[JsonObject]]
-
-
-def list_cleanups(plan: ApplyPlan, find_resources: FindResources | None = None) -> Iterator[str]:
-    """What each policy would delete at its next run, line by line."""
-    find = find_resources or _read_given(plan)
+def list_cleanups(plan: ApplyPlan) -> Iterator[str]:
+    """Return what each policy would delete at its next run, as lines."""
+    # Resources are read again for each policy: there may be too many to keep.
+    find = plan.find_deletable or (lambda _: plan.inputs.list_resources())
     lookups = plan.lookups or OfflineLookups(plan.requests.values, plan.given)
     for record, compile_policy in _list_policies(plan, lookups):
         try:
@@ -77,15 +74,10 @@ def list_cleanups(plan: ApplyPlan, find_resources: FindResources | None = None) 
         yield from found or ["  nothing of what was given"]
 
 
-def _read_given(plan: ApplyPlan) -> FindResources:
-    """Read again for each policy: they are not held, as there may be many."""
-    return lambda _: plan.inputs.list_resources()
-
-
 def _list_policies(
     plan: ApplyPlan, lookups: Lookups
 ) -> Iterator[tuple[PolicyRecord, Callable[[], tuple[CleanupProgram, ...]]]]:
-    """Each policy by itself, so that one that cannot be used stops no other."""
+    """Return each policy separately, so that an invalid one does not stop the others."""
     options = choose_options(plan.given, lookups)
     for policy in plan.policies.deletions:
         yield policy, partial(compile_cleanups, (policy, *plan.exceptions), **options)
@@ -102,6 +94,6 @@ def _describe_deletion(
     try:
         goes = program.concerns(requests.make_request(resource))
     except (EvaluationError, LookupFailedError) as error:
-        # What cannot be decided stays, and the reason is told.
+        # An object stays if its policy cannot be evaluated; the reason is printed.
         return f"  not {name}: {error}"
     return f"  {name}" if goes else ""

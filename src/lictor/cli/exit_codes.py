@@ -77,12 +77,12 @@ def _call(given: LogFlags, wrong_call: int) -> int:
 
 
 def _name_program() -> str:
-    """What people typed: messages and help tell what to type next."""
+    """Return the program name as the user typed it, for messages and help."""
     return f"kubectl {PROGRAM}" if sys.argv[0].endswith(f"kubectl-{PROGRAM}") else PROGRAM
 
 
 def _read_code(code: object) -> int:
-    """What a command gave back: nothing and text are what they are for `sys.exit`."""
+    """Return the exit code of a command; None and text have their meaning of `sys.exit`."""
     if isinstance(code, str):
         return _fail(code, 1)
     return code if isinstance(code, int) else 0
@@ -103,14 +103,13 @@ def _fail_unforeseen(error: Exception) -> int:
         return _fail("out of memory: give fewer files at once", 1)
     name = type(error).__name__
     return _fail(
-        f"this should not have happened ({name}: {error}). "
-        f"Please report it; {DEBUG_VARIABLE}=1 shows where.",
+        f"internal error: {name}: {error}; please report it ({DEBUG_VARIABLE}=1 shows a traceback)",
         1,
     )
 
 
 def _close_pipe() -> int:
-    """Nobody reads on (`| head`): end quietly, and keep Python's last flush from complaining."""
+    """The reader has closed the pipe (`| head`): exit without an error at Python's last flush."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     return _BROKEN_PIPE

@@ -75,7 +75,7 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
 ) -> int:
     """Show for each rule which clause matched or not, what conditions became, and where it failed.
 
-    Exits with 0 whatever the verdict is, 1 where a file cannot be read, 2 on a wrong call.
+    Exits with 0 for any verdict, 1 if a file cannot be read, 2 for a usage error.
     """
     if not resource:
         raise UsageError("give at least one resource with -r")
@@ -88,7 +88,7 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
     given = GivenObjects(
         crds=policies.crds,
         registries=choose_registries(network=registry, layout=image_layout),
-        judged=LazyResources(find),
+        evaluated=LazyResources(find),
     )
     given = _add_files(given, parameter_resource, context_file)
     exceptions = (*policies.exceptions, *load_exceptions(map(read_file, exception)))

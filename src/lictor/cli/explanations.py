@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from lictor.cli.deletions import judge_deletion
+from lictor.cli.deletions import evaluate_deletion
 from lictor.cli.inputs.lookups import GivenObjects, OfflineLookups
 from lictor.cli.inputs.policies import LoadedPolicies, load_policy_files
 from lictor.cli.inputs.programs import choose_options
@@ -17,7 +17,8 @@ from lictor.cli.inputs.resources import find_documents, leave_tool_files, parse_
 from lictor.cli.inputs.sources import SourceText, read_policies
 from lictor.core.assembly import CompileOptions, compile_cleanups, compile_watched
 from lictor.core.errors import LoadError, UsageError
-from lictor.core.families.registry import Role, registry, resolve
+from lictor.core.families.family import Role
+from lictor.core.families.registry import registry
 from lictor.core.lang.watch import ClosureAnswer, Recorder
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.request import Request
@@ -40,9 +41,9 @@ def load_explained_policies(paths: tuple[str, ...]) -> LoadedPolicies:
 class ExplanationChoice(msgspec.Struct, frozen=True):
     """Which explanations are wanted."""
 
-    # Who is told of files that are no resources.
+    # Called with a warning for files that are not resources.
     warn: Callable[[str], None]
-    # Only those of this rule; of all where it is empty.
+    # Explain only this rule; all rules if empty.
     rule: str = ""
     failed_only: bool = False
 
@@ -58,13 +59,13 @@ def _list_resources(
             yield from parse_resources(text.content, span, text.path)
 
 
-def _select_rule(told: Sequence[Explanation], name: str) -> list[Explanation]:
-    known = dict.fromkeys(rule.rule for each in told for rule in each.rules if rule.rule)
+def _select_rule(explanations: Sequence[Explanation], name: str) -> list[Explanation]:
+    known = dict.fromkeys(rule.rule for each in explanations for rule in each.rules if rule.rule)
     if name not in known:
         raise UsageError(f"no rule is called {name}; there are {', '.join(known) or 'none'}")
     kept = [
         replace(each, rules=tuple(rule for rule in each.rules if rule.rule == name))
-        for each in told
+        for each in explanations
     ]
     return [each for each in kept if each.rules]
 
@@ -81,9 +82,9 @@ class Explainer:
     exceptions: tuple[PolicyRecord, ...]
     requests: RequestFactory
     given: GivenObjects
-    # Of kinds whose rules have names, tell of this rule only.
+    # For kinds with named rules: explain this rule only.
     rule: str = ""
-    # Tell of these policies only; all where none is named.
+    # Explain these policies only; all if empty.
     names: tuple[str, ...] = ()
 
     def explain_all(
@@ -91,18 +92,18 @@ class Explainer:
     ) -> list[Explanation]:
         """What was chosen of the explanations of all resources."""
         self._check_names()
-        told = [
+        explanations = [
             each
             for resource in _list_resources(texts, choice.warn)
             for each in self.explain(resource)
         ]
-        if not told:
+        if not explanations:
             raise LoadError("no resources were found")
         if choice.rule:
-            told = _select_rule(told, choice.rule)
+            explanations = _select_rule(explanations, choice.rule)
         if choice.failed_only:
-            told = [kept for each in told if (kept := each.failed).rules]
-        return told
+            explanations = [kept for each in explanations if (kept := each.failed).rules]
+        return explanations
 
     def _check_names(self) -> None:
         known = dict.fromkeys(policy.metadata.name for policy in self._explained)
@@ -117,12 +118,10 @@ class Explainer:
     def explain(self, resource: JsonObject) -> Iterator[Explanation]:
         """The explanation of each policy for one resource."""
         request, name = self.requests.make_request(resource), name_resource(resource)
-        if self.given.judged is not None:
-            self.given.judged.judge(resource)
-        for policy, judge in self._listeners:
+        for policy, evaluate in self._listeners:
             kind = registry().of(policy)
-            heard, results = judge(request)
-            rules = resolve(kind.explain)(policy, self.policies.bindings, heard, results)
+            heard, results = evaluate(request)
+            rules = kind.family.explain(policy, self.policies.bindings, heard, results)
             if kind.has_named_rules and self.rule:
                 rules = tuple(rule for rule in rules if rule.rule == self.rule)
             yield Explanation(policy.metadata.name, name, rules)
@@ -143,11 +142,11 @@ class Explainer:
         companions = (*self.policies.bindings, *self.exceptions)
         listen = compile_watched(policy, companions, **options)
 
-        def judge(request: Request) -> tuple[Sequence[ClosureAnswer], Sequence[Result]]:
-            told = listen(request, self.requests.adapt)
-            return told.heard, told.verdict.results
+        def evaluate(request: Request) -> tuple[Sequence[ClosureAnswer], Sequence[Result]]:
+            explanations = listen(request, self.requests.adapt)
+            return explanations.heard, explanations.verdict.results
 
-        return judge
+        return evaluate
 
 
 def _compile_deletion(
@@ -157,9 +156,9 @@ def _compile_deletion(
     options["watch_rule"] = recorder.for_rule
     programs = compile_cleanups((policy, *exceptions), **options)
 
-    def judge(request: Request) -> tuple[Sequence[ClosureAnswer], Sequence[Result]]:
+    def evaluate(request: Request) -> tuple[Sequence[ClosureAnswer], Sequence[Result]]:
         recorder.answers.clear()
-        results = [judge_deletion(program, request) for program in programs]
+        results = [evaluate_deletion(program, request) for program in programs]
         return tuple(recorder.answers), results
 
-    return judge
+    return evaluate

@@ -1,4 +1,4 @@
-"""What is asked of a field of a kind, as FIELD=VALUE: its path, its type, and values to try."""
+"""Parses a check of a field, FIELD=VALUE: its path, its type, and values to try."""
 
 import difflib
 import re
@@ -46,7 +46,7 @@ class FieldDemand(msgspec.Struct, frozen=True):
 
     @property
     def good(self) -> tuple[Json, ...]:
-        """Values that are as asked for, at the edges where there are some."""
+        """Values that pass the check, at the limits if there are some."""
         if self.pattern == "?*":
             return ("example",)
         if self.pattern.startswith("!"):
@@ -58,7 +58,7 @@ class FieldDemand(msgspec.Struct, frozen=True):
 
     @property
     def bad(self) -> tuple[Json | _Absent, ...]:
-        """Values that are not as asked for."""
+        """Values that fail the check."""
         if self.pattern == "?*":
             return ABSENT, ""
         if self.pattern.startswith("!"):

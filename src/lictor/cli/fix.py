@@ -82,7 +82,7 @@ def _fix_test_file(path: str, options: FixOptions) -> None:
         click.echo(f"  ERROR: loading test file ({path}): {error}")
         return
     for document, repair in zip(documents, repairs, strict=True):
-        _tell(repair.messages)
+        _print_messages(repair.messages)
         _fix_named(document, path, options)
         click.echo()
     _save(path, documents, [repair.document for repair in repairs], ("test file", options))
@@ -96,7 +96,7 @@ def _find_namespaced(document: Json, path: str) -> frozenset[str]:
         folder = Path(path).parent
         texts = list(read_policies([resolve_path(each, folder) for each in paths]))
     except LictorError:
-        # A policy that cannot be read is not this command's business; `test` will tell.
+        # A policy that cannot be read is reported by `test`.
         return frozenset()
     loaded = [policy for text in texts for policy in _list_policies(text)]
     return frozenset(name for name, is_namespaced in loaded if is_namespaced)
@@ -128,11 +128,11 @@ def _fix_named_file(path: str, kind: str, label: str, options: FixOptions) -> No
         click.echo(f"    ERROR: failed to load {label.removesuffix(' file')}: {error}")
         return
     repair = repair_kind(documents[0], kind)
-    _tell(repair.messages)
+    _print_messages(repair.messages)
     _save(path, documents, [repair.document], (label, options))
 
 
-def _tell(messages: tuple[str, ...]) -> None:
+def _print_messages(messages: tuple[str, ...]) -> None:
     for message in messages:
         click.echo(f"  WARNING: {message}")
 
@@ -167,7 +167,7 @@ def _fix_policy_file(path: str, *, save: bool) -> None:
     try:
         documents = read_bodies(path)
     except LictorError as error:
-        # A folder of policies may hold templates and the like: say so and go on.
+        # A folder of policies may contain templates: warn and continue.
         click.echo(f"Skipping file ({path}): {error}")
         return
     fixed = []

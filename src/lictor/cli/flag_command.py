@@ -30,7 +30,7 @@ _VERBOSITY = re.compile(r"-v=?-?[0-9]+")
 
 
 class PathText(click.types.StringParamType):
-    """Text that may well be a path: shells complete it as one."""
+    """Text that may be a path: shells complete it as one."""
 
     def shell_complete(
         self,
@@ -66,7 +66,7 @@ class FlagCommand(click.Command):
 
     `arity` is how few and how many arguments it takes (None: any number); its function gets them as
     `arguments`. `required_flags` must all be given, and an error names all that are missing.
-    `argument_type` tells shells how to complete the arguments.
+    `argument_type` defines how shells complete the arguments.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class FlagCommand(click.Command):
 
 
 def write_examples(examples: str, formatter: click.HelpFormatter) -> None:
-    """The last part of a help page."""
+    """Write the examples at the end of a help page."""
     if examples:
         lines = "".join(f"  {line}\n" if line else "\n" for line in examples.splitlines())
         formatter.write(f"\nExamples:\n{lines}")
@@ -164,7 +164,7 @@ class LogFlags(msgspec.Struct, frozen=True):
     """A command line without log flags, and the verbosity that they set."""
 
     arguments: tuple[str, ...]
-    # From one on, what was left out is told; everything else about logs has no meaning here.
+    # From one on, ignored documents are listed; other log flags have no effect here.
     verbosity: int = 0
 
 
@@ -204,7 +204,7 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 def read_bool(text: str) -> bool | None:
-    """A boolean as Go's flags read it; None where it is none."""
+    """Parse a boolean as Go's flags do; None if it is invalid."""
     if text in _TRUE:
         return True
     return False if text in _FALSE else None
@@ -265,9 +265,9 @@ def _refuse_arguments(command: click.Command, ctx: click.Context, args: list[str
 def spread_values(
     args: Sequence[str], flag: str, belongs: Callable[[str], bool]
 ) -> tuple[list[str], bool]:
-    """Repeat a flag for each of the values after it; tells too whether it stood without any.
+    """Repeat a flag for each of the values after it; also return whether it had none.
 
-    The first word after the flag is its value whatever it says; others only where they belong.
+    The first word after the flag is always its value; others only if they belong to it.
     """
     made: list[str] = []
     is_bare = False

@@ -8,7 +8,7 @@ from lictor.cli.flag_command import FlagCommand, WordText
 
 
 def _list_commands() -> Iterable[str]:
-    # Read when asked for: the tree of commands knows this one.
+    # Imported here: the command tree imports this module.
     from lictor.cli.main import COMMANDS
 
     return sorted(COMMANDS)

@@ -31,7 +31,7 @@ class ImagePolicies(msgspec.Struct, frozen=True):
 
     @classmethod
     def load(cls, paths: tuple[str, ...], rule: str, registries: Registries) -> "ImagePolicies":
-        """The policies of files; UsageError where none of them verifies images."""
+        """Load policies. Raises UsageError if none of them verifies images."""
         loaded = load_explained_policies(paths)
         policies = [each for policy in loaded.policies for each in _keep_image_rules(policy, rule)]
         if not policies:
@@ -55,7 +55,7 @@ class ImagePolicies(msgspec.Struct, frozen=True):
         )
 
     def explain(self, image: str) -> tuple[Explanation, ...]:
-        """What each policy says of a Pod with this image."""
+        """Return the result of each policy for a Pod with this image."""
         return tuple(
             _leave_idle_out(each)
             for namespace, explainer in self.explainers
@@ -66,16 +66,16 @@ class ImagePolicies(msgspec.Struct, frozen=True):
 def conclude_policies(explanations: Sequence[Explanation]) -> tuple[bool, str]:
     """Whether policies accept the image, and in one sentence why or why not."""
     refused, accepted = list[str](), list[str]()
-    for told in explanations:
-        answers = {result.status for rule in told.rules for result in rule.results}
+    for explanation in explanations:
+        answers = {result.status for rule in explanation.rules for result in rule.results}
         if answers.intersection(_REFUSALS):
-            refused.append(told.policy)
+            refused.append(explanation.policy)
         elif Status.PASS in answers:
-            accepted.append(told.policy)
+            accepted.append(explanation.policy)
     if refused:
         return False, f"refused by {', '.join(refused)}"
     if not accepted:
-        # Nobody has looked at it: that is no proof.
+        # No policy has verified it: that is no proof.
         return False, "no policy is about this image"
     return True, f"accepted by {', '.join(accepted)}"
 
@@ -109,10 +109,12 @@ def _verifies(block: VerifyImages) -> bool:
     return bool(block.attestors or block.attestations or block.key or block.issuer or block.subject)
 
 
-def _leave_idle_out(told: Explanation) -> Explanation:
+def _leave_idle_out(explanation: Explanation) -> Explanation:
     """Without the rules that autogen made for other kinds than Pods."""
-    kept = [rule for rule in told.rules if rule.matched or not rule.rule.startswith("autogen-")]
-    return replace(told, rules=tuple(kept))
+    kept = [
+        rule for rule in explanation.rules if rule.matched or not rule.rule.startswith("autogen-")
+    ]
+    return replace(explanation, rules=tuple(kept))
 
 
 def _make_pod(image: str, namespace: str) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Says who signed and attested an image, and whether that counts: `verify` without printing."""
+"""Finds the signatures and attestations of an image and verifies them, for `verify`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -76,24 +76,24 @@ def verify_images(
     policies: tuple[str, ...] = (),
     rule: str = "",
 ) -> list[ImageVerificationReport]:
-    """What is to be told of each image; with policies, each of them must accept it, too."""
+    """Verify each image; with policies, each of them must accept it, too."""
     references = [_parse(name) for name in names]
-    judges = ImagePolicies.load(policies, rule, registries) if policies else None
-    told = []
+    accepting = ImagePolicies.load(policies, rule, registries) if policies else None
+    report = []
     for name, reference in zip(names, references, strict=True):
         each = replace(verify_image(reference, demand, registries), image=name)
-        told.append(_judge(each, judges, demand) if judges is not None else each)
-    return told
+        report.append(_apply_policies(each, accepting, demand) if accepting is not None else each)
+    return report
 
 
-def _judge(
-    told: ImageVerificationReport, judges: ImagePolicies, demand: Demand
+def _apply_policies(
+    report: ImageVerificationReport, policies: ImagePolicies, demand: Demand
 ) -> ImageVerificationReport:
-    explanations = judges.explain(told.image)
+    explanations = policies.explain(report.image)
     accepted, summary = conclude_policies(explanations)
     if demand.attestors:
-        accepted, summary = accepted and told.is_verified, f"{told.summary}; {summary}"
-    return replace(told, explanations=explanations, is_verified=accepted, summary=summary)
+        accepted, summary = accepted and report.is_verified, f"{report.summary}; {summary}"
+    return replace(report, explanations=explanations, is_verified=accepted, summary=summary)
 
 
 def _parse(name: str) -> ImageReference:
@@ -106,7 +106,7 @@ def _parse(name: str) -> ImageReference:
 def verify_image(
     reference: ImageReference, demand: Demand, registries: Registries
 ) -> ImageVerificationReport:
-    """What lies beside an image, and whether it is what was demanded."""
+    """The signatures and attestations of an image, and whether they meet the demands."""
     wanted, access = reference.digest or reference.tag, demand.location.access
     try:
         digest = registries.manifest(reference.repository, wanted, access).digest
@@ -154,7 +154,7 @@ def _list_sbom(image: SignedImage, demand: Demand, registries: Registries) -> It
 
 
 def _is_attestation(found: FoundSignature) -> bool:
-    """A bundle holds either; what cannot be read is told as a signature, which it is not."""
+    """A bundle holds either; an unreadable one is reported as an invalid signature."""
     from lictor.core.lang.signed_payload import read_statement
     from lictor.core.signatures.verification import SIGNED_PREDICATE
 
@@ -182,7 +182,7 @@ class _Checker(msgspec.Struct, frozen=True):
             except SignatureRefusedError as error:
                 verdicts.append(SignerVerdict(named.name, str(error)))
                 continue
-            proved = self._tell(signer, named, kind)
+            proved = self._describe_signer(signer, named, kind)
             verdicts.append(SignerVerdict(named.name, proved=tuple(proved)))
         return replace(claim, verdicts=tuple(verdicts), statement=statement)
 
@@ -216,7 +216,7 @@ class _Checker(msgspec.Struct, frozen=True):
             except SignatureRefusedError as error:
                 verdicts.append(SignerVerdict(named.name, str(error)))
                 continue
-            proved = tuple(self._tell(signed.signer, named, SIGNATURE))
+            proved = tuple(self._describe_signer(signed.signer, named, SIGNATURE))
             verdicts.append(SignerVerdict(named.name, proved=proved))
         return ImageClaim(
             SIGNATURE, f"notation, {found.media_type}", found.origin, verdicts=tuple(verdicts)
@@ -245,25 +245,25 @@ class _Checker(msgspec.Struct, frozen=True):
                     continue
                 for stated in found:
                     if stated.origin == referrer.digest:
-                        proved = tuple(self._tell(stated.signer, named, ATTESTATION))
+                        proved = tuple(self._describe_signer(stated.signer, named, ATTESTATION))
                         claim = replace(
                             _add(claim, SignerVerdict(named.name, proved=proved)),
                             statement=stated.statement,
                         )
             yield claim
 
-    def _tell(self, signer: Signer, named: NamedAttestor, kind: str) -> Iterator[str]:
+    def _describe_signer(self, signer: Signer, named: NamedAttestor, kind: str) -> Iterator[str]:
         what = "SBOM" if kind == SBOM_SIGNATURE else "image"
         yield f"is about this {what}, {self.image.digest}"
         who = signer.subject or f"a key with SHA-256 {signer.key}"
-        issuer = f", as {signer.issuer} says" if signer.issuer else ""
+        issuer = f", as stated by {signer.issuer}" if signer.issuer else ""
         yield f"was made by {who}{issuer}: {named.name}"
         if signer.signed_at is not None:
             yield f"was made at {signer.signed_at.isoformat()}, as a log or time stamp proves"
         elif isinstance(named.attestor, TrustedNotary):
             yield "its certificates are valid now"
         elif named.attestor.log.ignore_log:
-            yield "no transparency log was asked: --insecure-ignore-tlog"
+            yield "no transparency log was checked: --insecure-ignore-tlog"
         for name, value in self.demand.annotations.items() if kind != ATTESTATION else ():
             yield f"carries the annotation {name}={value}"
 
@@ -273,7 +273,7 @@ def _add(claim: ImageClaim, verdict: SignerVerdict) -> ImageClaim:
 
 
 def _describe(found: FoundSignature, kind: str, form: str) -> ImageClaim:
-    """What it says of itself; nothing of it is proved."""
+    """Describe the unverified content of a signature."""
     about, annotations, predicate, broken = _read_payload(found)
     subject, issuer = _read_certificate(found.certificate)
     logged = [entry.integrated_time for entry in found.log_entries if entry.integrated_time]
@@ -292,7 +292,7 @@ def _describe(found: FoundSignature, kind: str, form: str) -> ImageClaim:
 
 
 def _write_time(seconds: int) -> str:
-    # Nobody has vouched for the number yet: it may be of any size.
+    # The number is not verified yet: it may be of any size.
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat()
     except (OverflowError, ValueError, OSError):
@@ -320,7 +320,7 @@ def _read_payload(
 
 
 def _read_certificate(certificate: bytes) -> tuple[str, str]:
-    """Subject and issuer that a certificate names; empty where it cannot be read."""
+    """Return subject and issuer of a certificate; empty if it cannot be read."""
     from lictor.core.crypto.certificate_chain import read_certificates
     from lictor.core.signatures.fulcio import read_identity
 
@@ -339,7 +339,7 @@ def _conclude(claims: Sequence[ImageClaim], demand: Demand) -> tuple[bool, str]:
     """Whether the image is verified, and in one sentence why or why not."""
     if not demand.attestors:
         listed = f"{len(claims)} found" if claims else "there are none"
-        return False, f"nobody was named whose signatures count ({listed}); see --help"
+        return False, f"no trusted signer was given ({listed}); see --help"
     wanted = _select(claims, demand)
     what = (
         f"attestations of type {demand.predicate_type}" if demand.predicate_type else "signatures"
@@ -361,7 +361,7 @@ def _select(claims: Iterable[ImageClaim], demand: Demand) -> list[ImageClaim]:
 
 
 def list_statements(verification: ImageVerificationReport, demand: Demand) -> Iterator[bytes]:
-    """The statements that count, of the type that was asked for, each as one line of JSON."""
+    """Return the verified statements of the requested type, each as one line of JSON."""
     for claim in _select(verification.claims, demand):
         if claim.is_accepted and claim.statement is not None:
             yield orjson.dumps(claim.statement)

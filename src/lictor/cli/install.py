@@ -43,7 +43,7 @@ lictor install --values values.yaml --apply"""
 # Set by the options of this command, or without a meaning in a cluster.
 _OWN_FLAGS = frozenset(("context", "kubeconfig", "openreportsEnabled"))
 
-# Nobody publishes one for all: Pods would wait for an image that no registry has.
+# There is no public image: Pods would wait for one that no registry has.
 _IMAGE_NOTE = (
     f"Pods run the image {DEFAULT_IMAGE}, as make image builds it from the source: every node must "
     "have it. Name one of your registry with --image; see docs/get-started/cluster.md."
@@ -135,7 +135,7 @@ def install(
     date; settings that are there, replicas, and fields that others have set stay as they are, and
     are shown. Webhook configurations and certificates are made by the controllers once they run.
 
-    Exits with 0, with 1 where --diff finds that something would change, and with 2 on a wrong call.
+    Exits with 0, with 1 if --diff finds a change, and with 2 for a usage error.
     """
     from lictor.install.build import build_manifests
 
@@ -146,7 +146,7 @@ def install(
     if apply and diff:
         raise UsageError("--apply and --diff: give one of them")
     if apply or diff:
-        from lictor.kubernetes.config import load_config
+        from lictor.kubernetes.kubeconfig import load_config
 
         config = load_config(kubeconfig, context)
         return asyncio.run(_open_cluster(config, installation, diff=diff, yes=yes))
@@ -188,7 +188,7 @@ def _read_options(
 
 
 def _read_values(paths: Iterable[str]) -> JsonObject:
-    """What files of values say; the last one wins, and flags in them are flags."""
+    """Merge files of values; the last one wins, and flags in them are flags."""
     from lictor.cli.controller_flags import read_flags
     from lictor.core.files import read_bytes
     from lictor.install.arguments import write_text
@@ -214,7 +214,7 @@ def _read_values(paths: Iterable[str]) -> JsonObject:
 
 
 def _list_named(installation: "Installation") -> frozenset[str]:
-    """The options that were given: what they say wins over what is in the cluster."""
+    """Return the given options; they override the values in the cluster."""
     from lictor.install.installation import list_named_options
 
     context = click.get_current_context()
@@ -233,13 +233,13 @@ async def _open_cluster(
 
     client = Client(config, field_manager=MANAGER)
     try:
-        # What is kept of others was not asked for by anybody here.
+        # Values kept from an earlier installation were not given here.
         named = _list_named(installation)
         installation = await _keep_flags(client, installation)
         steps = await plan_installation(client, installation, build_manifests(installation), named)
         if diff:
             return await _show(client, installation, steps)
-        _ask_to_replace(steps, yes=yes)
+        _confirm_replacement(steps, yes=yes)
         await _apply(client, installation, steps, overwrite=_may_overwrite(steps, yes=yes))
     finally:
         await client.close()
@@ -247,7 +247,7 @@ async def _open_cluster(
 
 
 async def _keep_flags(client: "Client", installation: "Installation") -> "Installation":
-    """With the flags of what runs under these names, where that is not lictor."""
+    """Add the flags of the running Deployments of these names, if they are not lictor's."""
     from lictor.install.taking_over import keep_flags, list_predecessors, read_flags
 
     found = await list_predecessors(client, installation)
@@ -274,7 +274,7 @@ async def _apply(
     await wait_for_kinds(client, [step.manifest for step in steps])
 
 
-def _ask_to_replace(steps: "Iterable[InstallStep]", *, yes: bool) -> None:
+def _confirm_replacement(steps: "Iterable[InstallStep]", *, yes: bool) -> None:
     """Raise unless someone wants what runs under our names to be replaced by lictor."""
     found = [f"{step.name} runs {step.replaces}" for step in steps if step.replaces]
     if not found or yes:
@@ -283,7 +283,7 @@ def _ask_to_replace(steps: "Iterable[InstallStep]", *, yes: bool) -> None:
         click.echo(line, err=True)
     if not (sys.stdin and sys.stdin.isatty()):
         raise UsageError(
-            "--yes replaces these Deployments in place; lictor migrate says what would differ. "
+            "--yes replaces these Deployments in place; lictor migrate shows the differences. "
             "Nothing was changed"
         )
     if not click.confirm("Replace them in place, Pod by Pod?", err=True):

@@ -42,7 +42,7 @@ def query(
     value = read_input(read_text(path), path) if path else None
     if not queries:
         queries.append(ask("a jmespath expression"))
-    # As with Kyverno: an empty object in the file asks for another one.
+    # As in Kyverno: for an empty object in the file, another input is read.
     if value is None:
         value = read_input(ask("input object"), "standard input")
     for text in queries:
@@ -154,7 +154,7 @@ def ask(what: str) -> str:
 
 
 def read_input(text: str, source: str) -> Json:
-    """The first document of a YAML or JSON text; null where there is none."""
+    """Return the first document of a YAML or JSON text; null if there is none."""
     # Always as YAML: no kubectl takes part that would read JSON otherwise.
     first = next(read_parts(decode_text(text, source), source), None)
     if isinstance(first, LoadError):
@@ -176,7 +176,7 @@ _COMPARATORS = {"==": "tEQ", "!=": "tNE", "<": "tLT", "<=": "tLTE", ">": "tGT", 
 def render_tree(node: JsonObject, indent: str = "") -> str:
     """A node with its value and children; ends in a newline.
 
-    Children are not closed by a brace of their own: the tools that print such trees never did.
+    Children are not closed by separate braces, as in the output of similar tools.
     """
     lines = [f"{indent}{node['type']} {{\n"]
     if "value" in node:

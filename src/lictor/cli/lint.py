@@ -29,7 +29,7 @@ lictor lint --strict policy.yaml
 # Only some checks, by code, by the beginning of codes or by name
 lictor lint --select LIC4,unknown-field --ignore LIC410 policies/
 
-# Show what can be put right by itself, then do it
+# Show the automatic fixes, then apply them
 lictor lint --diff policies/
 lictor lint --fix policies/
 
@@ -112,7 +112,7 @@ def lint(  # noqa: PLR0913  (one for each option)
     selection = combine(settings, select, ignore)
     definitions = read_definitions((*settings.crds, *crds))
     if cluster or kubeconfig or context:
-        definitions += _ask_cluster(kubeconfig, context, is_asked=cluster)
+        definitions += _read_cluster(kubeconfig, context, is_wanted=cluster)
     if diff or fix:
         report, fixed = fix_paths(arguments, selection, definitions, unsafe=unsafe_fixes)
         if diff:
@@ -124,11 +124,11 @@ def lint(  # noqa: PLR0913  (one for each option)
     return 1 if report.errors or ((strict or settings.strict) and report.warnings) else 0
 
 
-def _ask_cluster(kubeconfig: str, context: str, *, is_asked: bool) -> "tuple[Json, ...]":
+def _read_cluster(kubeconfig: str, context: str, *, is_wanted: bool) -> "tuple[Json, ...]":
     from lictor.cli.live_cluster import LiveCluster
 
-    if not is_asked:
-        raise UsageError("--kubeconfig and --context say which cluster: add --cluster")
+    if not is_wanted:
+        raise UsageError("--kubeconfig and --context select a cluster: add --cluster")
     with LiveCluster(kubeconfig, context) as cluster:
         return cluster.read_definitions()
 

@@ -76,7 +76,7 @@ def _read_definitions(path: str) -> list[Json]:
             raise LoadError(str(finding))
         found += list_definitions(list_objects(file))
     if not found:
-        # Whoever names a path means schemas: without one, fields would go unchecked unnoticed.
+        # Without schemas in a given path, fields would silently stay unchecked.
         raise LoadError(f"no CustomResourceDefinition was found in {path}")
     return found
 
@@ -109,7 +109,7 @@ def fix_paths(
     *,
     unsafe: bool = False,
 ) -> tuple[LintReport, list[FixedFile]]:
-    """What can be put right by itself, and what is wrong after that; no file is written."""
+    """Return the fixed texts, and the findings that remain; no file is written."""
     before = dict(_read_texts(paths))
     texts = dict(before)
     for _ in range(MOST_ROUNDS):
@@ -140,7 +140,7 @@ def _fix_once(texts: Mapping[str, bytes], report: LintReport, *, unsafe: bool) -
 
 
 def save_fixed(files: Iterable[FixedFile]) -> None:
-    """Write the files, each at once: whoever reads one sees the old text or the new."""
+    """Write the files atomically: a reader sees the old text or the new."""
     for file in files:
         if not os.path.isfile(file.path):
             raise UsageError(f"{file.path}: only local files can be put right")

@@ -31,7 +31,7 @@ class _SettingsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def find_lint_settings(start: Path) -> LintSettings:
-    """What the nearest file says, from a folder upward; the usual where there is none."""
+    """Load the nearest settings file, from a folder upward; the defaults if there is none."""
     for folder in (start, *start.parents):
         own, shared = folder / _OWN_FILE, folder / _SHARED_FILE
         if own.is_file():
@@ -55,7 +55,7 @@ def choose_start(paths: Iterable[str]) -> Path:
 def combine(
     settings: LintSettings, select: tuple[str, ...], ignore: tuple[str, ...]
 ) -> LintSelection:
-    """The settings, and what the command says instead (`select`) or besides (`ignore`)."""
+    """Merge the settings with the flags: `select` replaces, `ignore` adds."""
     return LintSelection(
         select or settings.select, (*settings.ignore, *ignore), settings.per_file_ignores
     )
@@ -71,7 +71,7 @@ def _parse(path: Path) -> JsonObject:
 def _read(path: Path, table: JsonObject) -> LintSettings:
     try:
         settings = msgspec.convert(table, _SettingsFile).lint
-        # A name that is wrong is the file's mistake, and told with it.
+        # An unknown name is reported with the path of the settings file.
         CheckChooser(combine(settings, (), ()))
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{path}: {error}") from error

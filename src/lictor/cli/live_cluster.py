@@ -17,9 +17,9 @@ from lictor.core.ports import DEFAULT_ACCESS, Registries, RegistryAccess
 from lictor.core.raw import Json, JsonObject
 from lictor.kubernetes.cache import drop_managed_fields
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
 from lictor.kubernetes.discovery import Collection, ServedKinds
 from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.resource import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Resource
 from lictor.kubernetes.work_queue import cancel_all
 from lictor.lookups.lookups import ClusterLookups
@@ -28,12 +28,12 @@ from lictor.policies.stored_exceptions import list_exception_resources
 
 T = TypeVar("T")
 
-# Pages that may wait to be judged, of each collection that is being read.
+# Pages of each collection that may wait to be evaluated.
 _PAGES_AHEAD = 2
 
 
 class LiveCluster:
-    """Answers questions about a cluster; the client runs on a thread of its own."""
+    """Reads a cluster; the client runs on a separate thread."""
 
     def __init__(self, kubeconfig: str = "", context: str = "") -> None:
         config = load_config(kubeconfig, context)
@@ -62,7 +62,7 @@ class LiveCluster:
 
     @property
     def served(self) -> tuple[Collection, ...]:
-        """What the API server has, asked once."""
+        """The collections of the API server, read once."""
         if self._served is None:
             self._served = self.ask(ServedKinds(self.client).read())
         return self._served
@@ -121,7 +121,7 @@ async def _fill(
         try:
             async for item in source:
                 await queue.put(item)
-        except Exception as error:  # noqa: BLE001  (raised again by whoever waits for the items)
+        except Exception as error:  # noqa: BLE001  (raised again by the reader of the items)
             await queue.put(error)
         await queue.put(None)
 
@@ -146,7 +146,7 @@ async def _list(client: Client, kind: Resource) -> list[JsonObject]:
 
 
 class LiveLookups(SweepLookups):
-    """A cluster as it was when first asked: one run sees each thing once."""
+    """Lookups in a cluster; each object is read once in a run."""
 
     def __init__(self, cluster: LiveCluster, values: GivenValues, given: GivenObjects) -> None:
         super().__init__(cluster.lookups)
@@ -164,13 +164,13 @@ class LiveLookups(SweepLookups):
             self._namespaces = {item["metadata"]["name"]: item for item in found}
         return self._namespaces
 
-    def global_reference(self, name: str, namespace: str) -> Json:
+    def global_reference(self, name: str) -> Json:
         if not self._follows_entries:
             self._follows_entries = True
             entries = self._cluster.lookups.global_context
             self._cluster.start(entries.run())
             self._cluster.ask(entries.wait())
-        return super().global_reference(name, namespace)
+        return super().global_reference(name)
 
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
         return describe_given_image(self._given, reference, access)

@@ -3,6 +3,7 @@
 import glob
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cli.apply_outputs import OutputOptions
+from lictor.cli.apply_plan import ApplyFlags
 from lictor.cli.apply_run import ApplyPlan, ApplyRun, DocumentResult
 from lictor.cli.inputs.lookups import GivenObjects
 from lictor.cli.inputs.policies import load_exceptions
@@ -23,7 +25,6 @@ from lictor.cli.live_cluster import (
 from lictor.controllers.cleanup.policies import CleanupRecord, find_targets
 from lictor.core.errors import ApiError, LoadError, UsageError
 from lictor.core.facts.resource_names import ResourceType as NamedResource
-from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Program
 from lictor.core.model.request import GroupVersionKind, Operation
 from lictor.core.raw import JsonObject
@@ -70,7 +71,7 @@ class LiveResources:
             yield from page
 
     async def _count(self) -> int:
-        """How many there are: the first object, and what the server says is left."""
+        """Count objects: the first one, and the remaining count of the server."""
         counts = {name: 0 for name in self._choice.names}
         total = 0
         for kind in self._kinds:
@@ -181,14 +182,14 @@ class ClusterApplyRun(ApplyRun):
     def __init__(
         self,
         plan: ApplyPlan,
-        options: tuple[OutputOptions, ...],
+        options: Sequence[OutputOptions],
         cluster: LiveCluster,
         choice: ResourceChoice,
         warn: Warn,
     ) -> None:
-        super().__init__(plan, options[0], options[1:])
+        super().__init__(plan, options)
         kinds = choose_kinds(
-            cluster.served, self._engines[""].programs, choice, _list_operations(plan)
+            cluster.served, self.engines[""].programs, choice, _list_operations(plan)
         )
         self._resources = LiveResources(cluster, kinds, choice, warn)
 
@@ -196,14 +197,13 @@ class ClusterApplyRun(ApplyRun):
     def count(self) -> int:
         return self._resources.count
 
-    def run(self) -> Iterator[DocumentResult]:
-        """Judge every resource; memory does not grow with their number."""
+    def evaluate(self) -> Iterator[DocumentResult]:
         for resource in self._resources:
-            yield self._judge_object(resource)
+            yield self._evaluate_object(resource)
 
 
 def _list_operations(plan: ApplyPlan) -> Sequence[Operation]:
-    """What may be asked for: a creation, unless values make something else of it."""
+    """Return the possible operations: a creation, unless values set another one."""
     return tuple(Operation) if plan.requests.values.change_requests else (Operation.CREATE,)
 
 
@@ -213,23 +213,24 @@ class LiveRun(msgspec.Struct, frozen=True):
     cluster: LiveCluster
     choice: ResourceChoice
     files: tuple[str, ...] = ()
+    # Whether policies and exceptions are those of the cluster.
+    uses_stored_policies: bool = False
     show_performance: bool = False
 
     def read_policies(self) -> Iterator[SourceText]:
         """The policies in force in the cluster."""
         return read_cluster_policies(self.cluster)
 
-    def load_exceptions(self) -> tuple[PolicyRecord, ...]:
-        """The exceptions in force in the cluster."""
-        return load_exceptions(read_cluster_exceptions(self.cluster))
-
     def complete(self, plan: ApplyPlan) -> ApplyPlan:
-        """The plan, with a cluster to ask."""
+        """Return the plan with the objects and lookups of the cluster."""
+        exceptions = plan.exceptions
+        if self.uses_stored_policies:
+            exceptions += load_exceptions(read_cluster_exceptions(self.cluster))
         served = tuple(
             NamedResource(each.group, each.version, each.kind, each.plural, each.namespaced)
             for each in (found.resource for found in self.cluster.served)
         )
-        given: GivenObjects = replace(plan.given, served=served, judged=None)
+        given: GivenObjects = replace(plan.given, served=served, evaluated=None)
         lookups = LiveLookups(self.cluster, plan.requests.values, given)
         labels = {
             name: item["metadata"].get("labels") or {} for name, item in lookups.namespaces.items()
@@ -240,26 +241,22 @@ class LiveRun(msgspec.Struct, frozen=True):
             given=given,
             lookups=lookups,
             requests=replace(plan.requests, namespaces=labels),
+            exceptions=exceptions,
+            paths=self.files,
+            find_deletable=None if self.files else self._find_resources,
             processes=1,
         )
 
-    def build(
-        self, plan: ApplyPlan, options: OutputOptions, more: tuple[OutputOptions, ...] = ()
-    ) -> ApplyRun:
-        """The run on the given files, or else on the resources of the cluster."""
+    def build(self, plan: ApplyPlan, options: Sequence[OutputOptions]) -> ApplyRun:
+        """Return the run on the given files, or else on the resources of the cluster."""
         if self.files or plan.modes:
-            return ApplyRun(plan, options, more)
+            return ApplyRun(plan, options)
         started = time.monotonic()
-        application = ClusterApplyRun(plan, (options, *more), self.cluster, self.choice, _warn)
+        application = ClusterApplyRun(plan, options, self.cluster, self.choice, _warn)
         if self.show_performance:
             spent = time.monotonic() - started
             _warn(f"{application.count} resources counted in {spent:.2f} s", prefix="")
         return application
-
-    @property
-    def find_resources(self) -> Callable[[CleanupRecord], Iterator[JsonObject]] | None:
-        """The objects that a policy that deletes looks through; None: what was given."""
-        return None if self.files else self._find_resources
 
     def _find_resources(self, record: CleanupRecord) -> Iterator[JsonObject]:
         targets = find_targets(record, self.cluster.served)
@@ -278,19 +275,25 @@ class LiveRun(msgspec.Struct, frozen=True):
             yield from page
 
 
-def begin_run(
-    cluster: LiveCluster,
-    resources: tuple[str, ...],
-    choice: ResourceChoice,
-    *,
-    show_performance: bool,
-) -> LiveRun:
-    """Sort the given resources: files are read, anything else is a name in the cluster."""
-    files = tuple(path for path in resources if _is_file(path))
-    names = tuple(path for path in resources if path not in files)
+@contextmanager
+def open_live(flags: ApplyFlags) -> Iterator[LiveRun]:
+    """Connect to the cluster. Resources are files, or else names of objects in the cluster."""
+    given = flags.resource_paths
+    files = tuple(path for path in given if _is_file(path))
+    names = tuple(path for path in given if path not in files)
     if files and names:
         raise UsageError(f"{names[0]}: resources are files, or names in the cluster, not both")
-    return LiveRun(cluster, replace(choice, names=names), files, show_performance)
+    choice = ResourceChoice(
+        names=names,
+        namespace=flags.namespace,
+        cluster_wide_only=flags.cluster_wide_resources,
+        page=flags.batch_size,
+        at_once=flags.concurrent,
+        continue_on_error=flags.continue_on_error,
+    )
+    with LiveCluster(flags.kubeconfig, flags.context) as cluster:
+        is_stored = not flags.policies
+        yield LiveRun(cluster, choice, files, is_stored, flags.show_performance)
 
 
 def _is_file(path: str) -> bool:

@@ -20,7 +20,7 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 def set_up_logging(flags: Flags) -> None:
-    """Log to standard error, in the format and as much as the flags say."""
+    """Log to standard error, in the format and with the level of the flags."""
     handler = _Lines(sys.stderr, _JsonLines() if flags.logging_format == "json" else _TextLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -47,13 +47,13 @@ class _Lines(FactHandler):
         try:
             place = (time.time(), logging.getLevelName(level), name)
             text = self._lines.write_known(place, line, values)
-            # An admission has a line of its own: text streams would double what it costs.
+            # Each admission writes a line: text streams would double its cost.
             os.write(self._file, text.encode(errors="backslashreplace"))
         except Exception:  # noqa: BLE001  (as handlers of logging do)
             self.handleError(FactRecord(name, level, line.message, line.list_facts(values)))
 
     def handle(self, record: logging.LogRecord) -> bool:
-        # A line is one write: nobody has to wait for another one's.
+        # A line is one write, so that threads need no lock.
         if self._file is None or self.filters:
             return bool(super().handle(record))
         self.emit(record)
@@ -112,14 +112,14 @@ class _TextLines(_LineFormatter):
         return f"{line}\n{error}" if error else line
 
     def write_known(self, place: LogPlace, line: FactLine, values: tuple[Json, ...]) -> str:
-        said = line.text % values
-        if said.count(" ") != line.spaces or not _is_plain(said):
+        text = line.text % values
+        if text.count(" ") != line.spaces or not _is_plain(text):
             return super().write_known(place, line, values)
         at, level, name = place
         second = int(at)
         part = int((at - second) * 1000)
         return (
-            f"{_format_second(second)}.{part:03}Z {level} {name.removeprefix('lictor.')} {said}\n"
+            f"{_format_second(second)}.{part:03}Z {level} {name.removeprefix('lictor.')} {text}\n"
         )
 
 

@@ -40,6 +40,7 @@ LOGGING_COMMANDS = frozenset(("control", "serve", "up", "wasm", "web"))
 COMMANDS = {
     **{name: LazyCommand(*entry) for name, entry in built_in.COMMANDS.items()},
     "apply": LazyCommand("lictor.cli.apply", "apply", "Apply policies to resources."),
+    "cel": LazyCommand("lictor.cli.cel", "cel", "Work with CEL expressions."),
     "cleanup": LazyCommand(
         "lictor.cli.cleanup", "cleanup", "Show what cleanup policies would delete."
     ),
@@ -83,6 +84,7 @@ COMMANDS = {
 cli = LazyGroup(
     name=PROGRAM,
     lazy=COMMANDS,
+    entry_points="lictor.commands",
     context_settings=CONTEXT_SETTINGS,
     help=(
         "One policy engine for Kubernetes.\n\n"

@@ -1,4 +1,4 @@
-"""A policy into mutants: copies with one small change each that a good test would notice."""
+"""Lists small changes of a policy that a good test would notice."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,14 +12,14 @@ from lictor.core.raw import Json, JsonObject
 
 
 class _Removed:
-    """Stands for a field or item that is taken away."""
+    """Marks a field or item that is removed."""
 
 
 REMOVED = _Removed()
 
 
 class PolicyChange(msgspec.Struct, frozen=True):
-    """One change: where, in words, and what stands there afterwards."""
+    """One change: its path, its description, and the new value."""
 
     path: FieldPath
     words: str
@@ -31,14 +31,14 @@ Changer = Callable[[Json, FieldPath], PolicyChanges]
 
 
 def list_changes(body: JsonObject) -> PolicyChanges:
-    """Every change of a policy that could turn an answer of it around."""
+    """Return every change of a policy that could change a result."""
     spec = body.get("spec")
     if spec is not None:
         yield from _walk(spec, ("spec",))
 
 
 def change_body(node: Json, path: FieldPath, value: Json | _Removed) -> Json:
-    """A copy with one field changed or removed; whatever is off the path is shared."""
+    """Return a copy with one field changed or removed; the rest is shared."""
     if not path:
         return value
     step, rest = path[0], path[1:]
@@ -63,7 +63,7 @@ def _walk(node: Json, path: FieldPath) -> PolicyChanges:
             yield from _walk(item, (*path, index))
 
 
-# Filters of a match block that let more through where they are missing.
+# Filters of a match block; without one, more resources match.
 _WIDENING = frozenset(
     ("annotations", "names", "namespaces", "namespaceSelector", "operations", "selector")
 )
@@ -85,7 +85,7 @@ def _skip(node: Json, path: FieldPath) -> PolicyChanges:  # noqa: ARG001  (a Cha
 
 
 def _change_items(node: Json, path: FieldPath) -> PolicyChanges:
-    """Each name of a list taken away; the last one becomes one that nothing has."""
+    """Remove each name of a list; a single one becomes a name that nothing has."""
     if not isinstance(node, list) or not all(isinstance(item, str) for item in node):
         yield from _walk(node, path)
         return
@@ -101,7 +101,7 @@ _OTHER_NAMES = {"kinds": "Lease", "resources": "leases", "operations": "CONNECT"
 
 
 def _change_parts(node: Json, path: FieldPath) -> PolicyChanges:
-    """Each part of a list taken away where there are several, and each changed by itself."""
+    """Remove each part of a list if there are several, and change each of them."""
     if isinstance(node, list) and len(node) > 1:
         for index in range(len(node)):
             yield PolicyChange((*path, index), "removed", REMOVED)
@@ -137,7 +137,7 @@ def _change_condition(node: JsonObject, path: FieldPath) -> PolicyChanges:
 
 
 def _change_values(node: Json, path: FieldPath) -> PolicyChanges:
-    """Each leaf of plain data changed."""
+    """Change each leaf of plain data."""
     if isinstance(node, dict):
         for key, value in node.items():
             yield from _change_values(value, (*path, key))
@@ -165,7 +165,7 @@ _ANCHOR = re.compile(r"([=+^])\((.+)\)")
 
 
 def _change_pattern(node: Json, path: FieldPath) -> PolicyChanges:
-    """Each value of a pattern changed or taken away, and each anchor that makes it milder."""
+    """Change or remove each value of a pattern, and each anchor that weakens it."""
     return _walk_pattern(node, path, _change_checked)
 
 
@@ -182,7 +182,7 @@ def _walk_pattern(node: Json, path: FieldPath, change_leaf: Changer) -> PolicyCh
     else:
         for key, value in node.items():
             yield from _change_anchor(node, key, path)
-            # A list's items always have a name: the anchor only says "each of them".
+            # Items of a list always have a name: this anchor only means "each of them".
             if not isinstance(value, dict | list) and (key, value) != ("(name)", "*"):
                 yield PolicyChange((*path, key), f"{key} removed", REMOVED)
             yield from _walk_pattern(value, (*path, key), change_leaf)
@@ -211,7 +211,7 @@ def _change_any_pattern(node: Json, path: FieldPath) -> PolicyChanges:
 
 
 def _change_json_patch(node: Json, path: FieldPath) -> PolicyChanges:
-    """Each operation of a JSON patch left out, and each value changed."""
+    """Remove each operation of a JSON patch, and change each value."""
     operations = _read_patch(node)
     for index, operation in enumerate(operations):
         words = f"operation {index + 1} ({operation.get('op')} {operation.get('path')})"
@@ -246,7 +246,7 @@ def _change_cel(node: Json, path: FieldPath) -> PolicyChanges:
 
 
 def _choose(**others: str) -> Changer:
-    """A changer for a field with few possible words."""
+    """Return a changer for a field with few possible values."""
 
     def change(node: Json, path: FieldPath) -> PolicyChanges:
         if isinstance(node, list):
@@ -263,7 +263,7 @@ def _change_loop(node: Json, path: FieldPath) -> PolicyChanges:
         yield PolicyChange(path, "the list became empty", "`[]`")
 
 
-# By the name of the field, in whatever kind of policy it stands; all others are only entered.
+# By the name of the field, in any kind of policy; other fields are only searched.
 _CHANGERS: dict[str, Changer] = {
     "all": _change_parts,
     "annotations": _change_values,
@@ -328,7 +328,7 @@ _FLIPPED = {"true": "false", "false": "true", "?*": "*"}
 
 
 def change_expression(expression: str) -> Iterator[tuple[str, str]]:
-    """Each change of one token of a CEL expression: what was changed, and the new expression."""
+    """Return each change of one token of a CEL expression, with its description."""
     for found in _CEL_TOKEN.finditer(expression):
         token = found.group()
         for other in _change_token(found):
@@ -352,7 +352,7 @@ def _change_token(found: re.Match[str]) -> tuple[str, ...]:
 
 
 def change_pattern_text(value: str) -> Iterator[str]:
-    """Each change of the text of a pattern that other values fit: alternatives, comparisons."""
+    """Return each change of a pattern string: alternatives, comparisons."""
     for mark in ("|", "&"):
         parts = value.split(mark)
         if len(parts) > 1 and "{{" not in value:

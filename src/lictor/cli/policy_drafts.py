@@ -1,11 +1,16 @@
-"""Writes a first policy with resources and a test: files that pass `lint` and `test` at once."""
+"""Writes a first policy with resources and a test, from templates; they pass `lint` and `test`."""
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
+from copy import deepcopy
 from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.cli.field_demands import ABSENT, FieldDemand
 from lictor.core.errors import UsageError
@@ -14,8 +19,33 @@ from lictor.core.raw import Json, JsonObject
 from lictor.core.report.yaml_text import render_scalar, render_yaml
 from lictor.lint.cluster_mutations import is_defaulted
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 _SYSTEM = "kube-system"
+_TEMPLATES = Path(__file__).parent / "policy_templates"
 _OPERATIONS = re.compile("(>=|<=|>|<)(.+)")
+_PATTERN = re.compile(r"^[!<>]|[*?|]")
+_NAME = "{{ request.object.metadata.name }}"
+_NAMESPACE = "{{ request.object.metadata.namespace }}"
+_POD = {"containers": [{"name": "main", "image": "registry.example/app:1.0"}]}
+_LABELS = {"app": "example"}
+_WORKLOAD = {
+    "selector": {"matchLabels": _LABELS},
+    "template": {"metadata": {"labels": _LABELS}, "spec": _POD},
+}
+# The fields that an API server requires.
+_SPECS: dict[str, JsonObject] = {
+    "Pod": _POD,
+    **dict.fromkeys(("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"), _WORKLOAD),
+    "Service": {"selector": _LABELS, "ports": [{"port": 80}]},
+}
+# Usual contents of these kinds in every new namespace.
+_USUAL: dict[str, JsonObject] = {
+    "NetworkPolicy": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+    "ResourceQuota": {"hard": {"requests.cpu": "4", "requests.memory": "16Gi"}},
+    "LimitRange": {"limits": [{"type": "Container", "default": {"cpu": "1", "memory": "512Mi"}}]},
+}
 
 
 class DraftRule(StrEnum):
@@ -24,126 +54,118 @@ class DraftRule(StrEnum):
     VALIDATE = "validate"
     CEL = "cel"
     MUTATE = "mutate"
+    GENERATE = "generate"
 
 
 class PolicyDraft(msgspec.Struct, frozen=True):
-    """What the author asked for."""
+    """What the author wants."""
 
     name: str
     rule: DraftRule
     kind: ResourceType
-    demand: FieldDemand
+    # What a field must be, or is set to; None: the usual contents of the generated kind.
+    demand: FieldDemand | None = None
     message: str = ""
     enforce: bool = False
+    # The kind that a generate rule creates.
+    made: ResourceType | None = None
 
     @property
-    def is_metadata(self) -> bool:
-        return self.demand.steps[0][0] == "metadata"
+    def system_filter(self) -> str:
+        """The field that excludes kube-system: a denial there can stop a cluster."""
+        if self.rule is DraftRule.GENERATE:
+            return "namespaces" if self.kind.namespaced else "names"
+        return "namespaces" if self.enforce and self.kind.namespaced else ""
 
-    @property
-    def told(self) -> str:
-        asked = f"{self.demand.field} of a {self.kind.kind} must be {self.demand.pattern}"
-        return self.message or (
-            f"{self.demand.field} of a {self.kind.kind} must not be empty"
-            if self.demand.pattern == "?*"
-            else asked
-        )
 
-    @property
-    def spares_system(self) -> bool:
-        """Whether Kubernetes' own objects are left alone: a refusal there can stop a cluster."""
-        return self.enforce and bool(self.kind.namespaced)
+def has_usual_fields(kind: ResourceType) -> bool:
+    """Whether a generate rule for this kind needs no field."""
+    return kind.kind in _USUAL
 
 
 def draft_files(draft: PolicyDraft) -> dict[str, str]:
-    """The texts of all files, by name."""
+    """Return the texts of all files, by name."""
+    if draft.made is not None:
+        return _draft_generation(draft, draft.made)
+    if draft.demand is None:
+        raise UsageError("a check is required: give --check FIELD=VALUE")
     if draft.rule is DraftRule.MUTATE:
-        return _draft_mutation(draft)
-    policy = _write_cel(draft) if draft.rule is DraftRule.CEL else _write_classic(draft)
-    samples = dict(_list_samples(draft))
+        return _draft_mutation(draft, draft.demand)
+    return _draft_validation(draft, draft.demand)
+
+
+@cache
+def _load_templates() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  (YAML; every free text goes through `scalar` or `yaml`)
+    )
+    made.filters["scalar"] = render_scalar
+    made.filters["yaml"] = lambda body, indent: textwrap.indent(
+        render_yaml(body).rstrip("\n"), " " * indent
+    )
+    return made
+
+
+def _render(name: str, draft: PolicyDraft, **facts: Json) -> str:
+    kind = draft.kind
+    known = {
+        **{field: getattr(draft, field) for field in draft.__struct_fields__},
+        "resource": kind,
+        "kind": f"{kind.api_version}/{kind.kind}" if kind.group else kind.kind,
+        "system_filter": draft.system_filter,
+        "created_only": False,
+    }
+    return _load_templates().get_template(f"{name}.yaml.j2").render({**known, **facts})
+
+
+def _render_objects(objects: Iterable[JsonObject]) -> str:
+    return "---\n".join(map(render_yaml, objects))
+
+
+# --- validation
+
+
+def _draft_validation(draft: PolicyDraft, demand: FieldDemand) -> dict[str, str]:
+    kind = draft.kind.kind
+    wanted = "not be empty" if demand.pattern == "?*" else f"be {demand.pattern}"
+    message = draft.message or f"{demand.field} of a {kind} must {wanted}"
+    samples = _make_samples(draft, demand)
+    rows = {
+        result: [name for name in samples if name.startswith(word)]
+        for result, word in (("pass", "good"), ("fail", "bad"), ("skip", "system"))
+    }
+    if draft.rule is DraftRule.CEL:
+        policy = _render("cel", draft, message=message, expression=write_expression(demand))
+    else:
+        body = _nest(demand, demand.type_value(demand.pattern))
+        policy = _render("classic", draft, message=message, body=body)
+    rows = {result: names for result, names in rows.items() if names}
     return {
         "policy.yaml": policy,
-        "resources.yaml": write_documents(samples.values()),
-        "kyverno-test.yaml": _write_test(draft, samples),
+        "resources.yaml": _render_objects(samples.values()),
+        "kyverno-test.yaml": _render("kyverno-test", draft, rows=rows),
     }
 
 
-# --- policies
-
-
-def write_classic_head(name: str) -> str:
-    """The beginning of a classic policy."""
-    return _write_head(name, "kyverno.io/v1", "ClusterPolicy")
-
-
-def _write_head(name: str, api_version: str, kind: str) -> str:
-    return f"apiVersion: {api_version}\nkind: {kind}\nmetadata:\n  name: {name}\nspec:\n"
-
-
-def name_kind(kind: ResourceType) -> str:
-    """A kind as `match` names it."""
-    return f"{kind.api_version}/{kind.kind}" if kind.group else kind.kind
-
-
-def _write_rule(draft: PolicyDraft) -> str:
-    """The beginning of a classic rule: its name, and what it is about."""
-    text = (
-        f"  rules:\n    - name: {draft.name}\n      match:\n        any:\n"
-        f"          - resources:\n              kinds: [{name_kind(draft.kind)}]\n"
-    )
-    if draft.rule is DraftRule.MUTATE and draft.kind.kind == "Pod" and not draft.is_metadata:
-        # Nearly nothing of a Pod that is there already can be changed.
-        text += "              operations: [CREATE]\n"
-    if draft.spares_system:
-        text += (
-            "      exclude:\n        any:\n          - resources:\n"
-            f"              namespaces: [{_SYSTEM}]\n"
-        )
-    return text
-
-
-def _write_classic(draft: PolicyDraft) -> str:
-    leaf = draft.demand.type_value(draft.demand.pattern)
-    pattern = textwrap.indent(render_yaml(_nest(draft.demand, leaf)), " " * 10)
-    return (
-        f"{write_classic_head(draft.name)}{_write_rule(draft)}"
-        f"      validate:\n        failureAction: {'Enforce' if draft.enforce else 'Audit'}\n"
-        f"        message: {render_scalar(draft.told)}\n        pattern:\n{pattern}"
-    )
-
-
-def _write_cel(draft: PolicyDraft) -> str:
-    kind = draft.kind
-    text = _write_head(draft.name, "policies.kyverno.io/v1", "ValidatingPolicy") + (
-        f"  validationActions: [{'Deny' if draft.enforce else 'Audit'}]\n"
-        "  matchConstraints:\n    resourceRules:\n"
-        f'      - apiGroups: ["{kind.group}"]\n        apiVersions: [{kind.version}]\n'
-        f"        operations: [CREATE, UPDATE]\n        resources: [{kind.resource}]\n"
-    )
-    if draft.spares_system:
-        text += (
-            "  matchConditions:\n    - name: not-of-the-system\n"
-            f"      expression: request.namespace != '{_SYSTEM}'\n"
-        )
-    return text + (
-        f"  validations:\n    - expression: >-\n        {write_expression(draft.demand)}\n"
-        f"      message: {render_scalar(draft.told)}\n"
-    )
-
-
 def write_expression(demand: FieldDemand) -> str:
-    """The CEL expression that asks the same as the pattern."""
+    """Return the CEL expression with the meaning of the pattern."""
     lists = [index for index, (_, is_list) in enumerate(demand.steps) if is_list]
     if not lists:
-        return _write_question("object", demand.steps, demand)
+        return _write_test("object", demand.steps, demand)
     if len(lists) > 1 or lists[0] == len(demand.steps) - 1:
         raise UsageError(f"{demand.field}: a draft in CEL can go through one list of objects only")
     path = ".".join(name for name, _ in demand.steps[: lists[0] + 1])
     rest = demand.steps[lists[0] + 1 :]
-    return f"object.{path}.all(item, {_write_question('item', rest, demand)})"
+    return f"object.{path}.all(item, {_write_test('item', rest, demand)})"
 
 
-def _write_question(root: str, steps: tuple[tuple[str, bool], ...], demand: FieldDemand) -> str:
+def _write_test(root: str, steps: tuple[tuple[str, bool], ...], demand: FieldDemand) -> str:
     path = root + "".join(_write_step(name) for name, _ in steps)
     value = f"{path}.value()"
     pattern = demand.pattern
@@ -189,169 +211,141 @@ def _quote(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _nest(demand: FieldDemand, leaf: Json) -> JsonObject:
-    """The value under all names of the path."""
-    node = leaf
-    for name, is_list in reversed(demand.steps):
-        node = {name: [node] if is_list else node}
-    return dict(node)
-
-
 # --- resources
 
 
-def _list_samples(draft: PolicyDraft) -> Iterator[tuple[str, JsonObject]]:
-    """Resources by name: those that begin with `good` are as the policy wants them."""
-    demand = draft.demand
-    for number, value in enumerate(demand.good, 1):
-        yield _number("good", number), _make_sample(draft, _number("good", number), (value,))
+def _make_samples(draft: PolicyDraft, demand: FieldDemand) -> dict[str, JsonObject]:
+    """Return resources by name: the policy passes those that begin with `good`."""
     in_list = any(is_list for _, is_list in demand.steps)
-    for number, value in enumerate(demand.bad, 1):
-        # One wrong item among right ones is still wrong.
-        values = (demand.good[0], value) if in_list else (value,)
-        yield _number("bad", number), _make_sample(draft, _number("bad", number), values)
-    if draft.spares_system and draft.rule is not DraftRule.MUTATE:
-        yield "system", _make_sample(draft, "system", (demand.bad[0],), _SYSTEM)
-
-
-def _number(word: str, number: int) -> str:
-    return word if number == 1 else f"{word}-{number}"
+    values: list[tuple[str, tuple[Json, ...]]] = [("good", (value,)) for value in demand.good]
+    # One invalid item among valid ones is still a failure.
+    values += [("bad", (demand.good[0], bad) if in_list else (bad,)) for bad in demand.bad]
+    samples: dict[str, JsonObject] = {}
+    for word, given in values:
+        number = sum(name.startswith(word) for name in samples) + 1
+        name = word if number == 1 else f"{word}-{number}"
+        samples[name] = _make_sample(draft, demand, name, given)
+    if draft.system_filter:
+        samples["system"] = _make_sample(draft, demand, "system", (demand.bad[0],), _SYSTEM)
+    return samples
 
 
 def _make_sample(
-    draft: PolicyDraft, name: str, values: tuple[Json, ...], namespace: str = "default"
+    draft: PolicyDraft,
+    demand: FieldDemand,
+    name: str,
+    values: tuple[Json, ...],
+    namespace: str = "default",
 ) -> JsonObject:
-    """A small object of the kind with these values in the field; several make several items."""
-    body = make_object(draft.kind, name, namespace)
-    place_values(body, draft.demand.steps, values)
+    body = _make_object(draft.kind, name, namespace)
+    _place_values(body, demand.steps, values)
     return body
 
 
-def make_object(kind: ResourceType, name: str, namespace: str = "default") -> JsonObject:
-    """A small object of the kind, as an API server takes it."""
-    metadata: JsonObject = {"name": name}
-    if kind.namespaced:
-        metadata["namespace"] = namespace
-    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-    return body | _SPECS[kind.kind]() if kind.kind in _SPECS else body
+def _make_object(kind: ResourceType, name: str, namespace: str = "default") -> JsonObject:
+    """Return a small object of the kind that an API server accepts."""
+    metadata = {"name": name, **({"namespace": namespace} if kind.namespaced else {})}
+    body: JsonObject = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+    return body | ({"spec": deepcopy(_SPECS[kind.kind])} if kind.kind in _SPECS else {})
 
 
-def place_values(node: Json, steps: tuple[tuple[str, bool], ...], values: tuple[Json, ...]) -> None:
-    """Put values into the field; several make several items of the list on the way."""
+def _place_values(
+    node: Json, steps: tuple[tuple[str, bool], ...], values: tuple[Json, ...]
+) -> None:
+    """Set the field; for several values, add items to the list on its path."""
     (name, is_list), rest = steps[0], steps[1:]
     if is_list and rest:
         items = node.get(name) or [{"name": "main"}]
         node[name] = [{**items[0], "name": f"{name[:4]}-{n}"} for n in range(len(values))]
         for item, value in zip(node[name], values, strict=True):
-            place_values(item, rest, (value,))
+            _place_values(item, rest, (value,))
     elif rest:
-        place_values(node.setdefault(name, {}), rest, values)
+        _place_values(node.setdefault(name, {}), rest, values)
     elif values[-1] is ABSENT:
         node.pop(name, None)
     else:
         node[name] = list(values) if is_list else values[-1]
 
 
-def _make_pod_spec() -> JsonObject:
-    return {"containers": [{"name": "main", "image": "registry.example/app:1.0"}]}
+def _nest(demand: FieldDemand, leaf: Json, *, name_items: bool = False) -> JsonObject:
+    """Return the value under all names of the path; a patch of a list matches each item."""
+    node = leaf
+    for name, is_list in reversed(demand.steps):
+        if is_list and name_items and isinstance(node, dict):
+            node = {"(name)": "*", **node}
+        node = {name: [node] if is_list else node}
+    return dict(node)
 
 
-def _make_workload() -> JsonObject:
-    labels = {"app": "example"}
-    template = {"metadata": {"labels": labels}, "spec": _make_pod_spec()}
-    return {"spec": {"selector": {"matchLabels": labels}, "template": template}}
+# --- mutation and generation
 
 
-_SPECS: dict[str, Callable[[], JsonObject]] = {
-    "Pod": lambda: {"spec": _make_pod_spec()},
-    "Deployment": _make_workload,
-    "StatefulSet": _make_workload,
-    "DaemonSet": _make_workload,
-    "ReplicaSet": _make_workload,
-    "Service": lambda: {"spec": {"selector": {"app": "example"}, "ports": [{"port": 80}]}},
-}
-
-
-def write_documents(samples: Iterable[JsonObject]) -> str:
-    """Objects as the text of a file."""
-    return "---\n".join(render_yaml(sample) for sample in samples)
-
-
-# --- tests
-
-
-def _write_test(draft: PolicyDraft, samples: dict[str, JsonObject]) -> str:
-    rows = {
-        "pass": [name for name in samples if name.startswith("good")],
-        "fail": [name for name in samples if name.startswith("bad")],
-        "skip": [name for name in samples if name == "system"],
-    }
-    head = write_test_head(draft.name)
-    results = "".join(_write_row(draft, names, result) for result, names in rows.items() if names)
-    return f"{head}results:\n{results}" + (
-        "# What follows from a failure: a refusal, or an entry in a report.\nchecks:\n"
-        f"  - match:\n      policy: {{metadata: {{name: {draft.name}}}}}\n"
-        "      resource: {metadata: {name: bad}}\n"
-        f"    assert: {{status: fail, action: {'Enforce' if draft.enforce else 'Audit'}}}\n"
-    )
-
-
-def write_test_head(name: str) -> str:
-    """The beginning of a test file."""
-    return (
-        f"apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata:\n  name: {name}\n"
-        "policies: [policy.yaml]\nresources: [resources.yaml]\n"
-    )
-
-
-def _write_row(draft: PolicyDraft, names: list[str], result: str) -> str:
-    named = "isValidatingPolicy: true" if draft.rule is DraftRule.CEL else f"rule: {draft.name}"
-    return (
-        f"  - policy: {draft.name}\n    {named}\n    kind: {draft.kind.kind}\n"
-        f"    resources: [{', '.join(names)}]\n    result: {result}\n"
-    )
-
-
-def _draft_mutation(draft: PolicyDraft) -> dict[str, str]:
-    """A rule that writes a default: one resource gets it, another keeps what it has."""
-    demand = draft.demand
+def _draft_mutation(draft: PolicyDraft, demand: FieldDemand) -> dict[str, str]:
+    """Draft a default: one resource gets it, another keeps its value."""
+    kind = draft.kind.kind
     path = tuple(
         part for name, is_list in demand.steps for part in ((name, "*") if is_list else (name,))
     )
-    if is_defaulted(draft.kind.kind, path):
+    if is_defaulted(kind, path):
         raise UsageError(
-            f"{demand.field} of a {draft.kind.kind} is never missing: the API server "
-            "writes it before it asks anyone, so that a default would never apply; check it with "
-            "--rule validate"
+            f"{demand.field} of a {kind} is never missing: the API server sets it before "
+            "admission, so that a default would never apply; check it with --rule validate"
         )
-    value = demand.type_value(demand.pattern)
-    steps = (*demand.steps[:-1], (f"+({demand.steps[-1][0]})", demand.steps[-1][1]))
-    patch = _nest(msgspec.structs.replace(demand, steps=steps), value)
-    _name_items(patch)
-    text = textwrap.indent(render_yaml(patch), " " * 10)
-    other = demand.bad[-1]
-    given = [_make_sample(draft, "plain", (ABSENT,)), _make_sample(draft, "own", (other,))]
-    expected = [_make_sample(draft, "plain", (value,)), _make_sample(draft, "own", (other,))]
-    patched = "    patchedResources: patched.yaml\n"
-    rows = _write_row(draft, ["plain"], "pass") + patched
-    rows += _write_row(draft, ["own"], "skip") + patched
+    value, other = demand.type_value(demand.pattern), demand.bad[-1]
+    last, is_list = demand.steps[-1]
+    added = replace(demand, steps=(*demand.steps[:-1], (f"+({last})", is_list)))
+    own = _make_sample(draft, demand, "own", (other,))
+    # Nearly no field of an existing Pod can be changed.
+    created_only = kind == "Pod" and demand.steps[0][0] != "metadata"
+    body = _nest(added, value, name_items=True)
+    rows = {"pass": ["plain"], "skip": ["own"]}
     return {
-        "policy.yaml": (
-            f"{write_classic_head(draft.name)}{_write_rule(draft)}"
-            f"      mutate:\n        patchStrategicMerge:\n{text}"
-        ),
-        "resources.yaml": write_documents(given),
-        "patched.yaml": write_documents(expected),
-        "kyverno-test.yaml": f"{write_test_head(draft.name)}results:\n{rows}",
+        "policy.yaml": _render("classic", draft, body=body, created_only=created_only),
+        "resources.yaml": _render_objects((_make_sample(draft, demand, "plain", (ABSENT,)), own)),
+        "patched.yaml": _render_objects((_make_sample(draft, demand, "plain", (value,)), own)),
+        "kyverno-test.yaml": _render("kyverno-test", draft, rows=rows),
     }
 
 
-def _name_items(node: Json) -> None:
-    """Let patches of lists concern each item."""
-    if isinstance(node, dict):
-        for value in node.values():
-            if isinstance(value, list) and value and isinstance(value[0], dict):
-                value[0] = {"(name)": "*", **value[0]}
-                _name_items(value[0])
-            else:
-                _name_items(value)
+def _draft_generation(draft: PolicyDraft, made: ResourceType) -> dict[str, str]:
+    """Draft a generate rule with a trigger, the generated object and the required rights."""
+    if not made.namespaced:
+        # Test files compare namespaced objects only.
+        raise UsageError(f"a {made.kind} is not namespaced: a draft can generate others only")
+    trigger, body = draft.kind, _make_body(draft.demand, made)
+    is_namespace = trigger.kind == "Namespace" and not trigger.group
+    # Several triggers in one namespace need different names.
+    name = draft.name if is_namespace else f"{_NAME}-{draft.name}"
+    place = _NAMESPACE if trigger.namespaced else "default"
+    namespace = _NAME if is_namespace else place
+    system = "system" if trigger.namespaced else _SYSTEM
+    triggers = (_make_object(trigger, "example"), _make_object(trigger, system, _SYSTEM))
+    values = {_NAME: "example", _NAMESPACE: "default"}
+    metadata = {"name": _fill(name, values), "namespace": _fill(namespace, values)}
+    head = {"apiVersion": made.api_version, "kind": made.kind}
+    expected = {**head, **body, "metadata": {**metadata, **body.get("metadata", {})}}
+    policy = _render("classic", draft, body=body, made_name=name, made_namespace=namespace)
+    return {
+        "policy.yaml": policy,
+        "resources.yaml": _render_objects(triggers),
+        "generated.yaml": _render_objects((expected,)),
+        "cluster-role.yaml": _render("cluster-role", draft),
+        "kyverno-test.yaml": _render("kyverno-test", draft, rows={"pass": ["example"]}),
+    }
+
+
+def _fill(text: str, values: dict[str, str]) -> str:
+    for variable, value in values.items():
+        text = text.replace(variable, value)
+    return text
+
+
+def _make_body(demand: FieldDemand | None, made: ResourceType) -> JsonObject:
+    body: JsonObject = {"spec": deepcopy(_USUAL[made.kind])} if made.kind in _USUAL else {}
+    if demand is not None:
+        if _PATTERN.search(demand.pattern):
+            raise UsageError(
+                f'"{demand.pattern}" is a pattern: a rule that makes objects needs a value'
+            )
+        _place_values(body, demand.steps, (demand.type_value(demand.pattern),))
+    return body

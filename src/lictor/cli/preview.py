@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lictor.cli.cluster_options import (
-    ask_cluster,
     count_noun,
+    query_cluster,
     render_columns,
     render_record,
     with_cluster,
@@ -32,7 +32,7 @@ lictor preview policy.yaml
 # One that only audits: what if it were enforced?
 lictor preview require-labels --format json"""
 
-_UNDELETABLE = "could not be deleted (rules that name no operations judge deletions, too)"
+_UNDELETABLE = "could not be deleted (rules that name no operations match deletions, too)"
 
 
 @click.command(cls=FlagCommand, arity=(1, 1), examples=_EXAMPLES)
@@ -62,11 +62,11 @@ def preview(
 ) -> int:
     """Show what POLICY would deny or change in a cluster if it were enforced now.
 
-    POLICY is a file or folder, or the name of a policy in the cluster (NAMESPACE/NAME where the
-    name alone is not enough). Every object of the kinds it is about is judged as if it were created
+    POLICY is a file or folder, or the name of a policy in the cluster (NAMESPACE/NAME if the
+    name alone is not enough). Every object of its kinds is evaluated as if it were created
     now, page by page; nothing is written.
 
-    Exits with 0 where nothing would be refused or changed, with 1 where something would or cannot
+    Exits with 0 if nothing would be denied or changed, with 1 if something would or cannot
     be decided, and with 2 on a wrong call.
     """
     from lictor.controllers.scan.preview import preview_policies
@@ -75,7 +75,7 @@ def preview(
     given: Sequence[PolicyRecord] | str = _load(policy) if Path(policy).exists() else policy
     flags = Flags(exception_namespace=exception_namespace)
     names = Names(prefix, namespace)
-    found = ask_cluster(
+    found = query_cluster(
         **cluster, ask=lambda client: preview_policies(client, flags, names, given, limit=limit)
     )
     click.echo(render_record(found) if form == "json" else render_preview(found), nl=False)
@@ -102,8 +102,8 @@ def render_preview(found: "PolicyPreview") -> str:
 
 
 def _render(found: "PolicyPreview") -> Iterator[str]:
-    judged = f"{count_noun(found.judged, 'object')} of {count_noun(found.kinds, 'kind')} judged"
-    yield f"{', '.join(found.policies)}: {judged}"
+    objects, kinds = count_noun(found.judged, "object"), count_noun(found.kinds, "kind")
+    yield f"{', '.join(found.policies)}: {objects} of {kinds} evaluated"
     for title, count, findings in (
         ("would be refused", found.refused, found.refusals),
         ("would be changed", found.changed, found.changes),

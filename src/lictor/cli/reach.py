@@ -7,7 +7,7 @@ from typing import cast
 
 import msgspec
 
-from lictor.cli.deletions import judge_deletion
+from lictor.cli.deletions import evaluate_deletion
 from lictor.cli.inputs.lookups import OfflineLookups
 from lictor.cli.inputs.programs import choose_options
 from lictor.cli.inputs.requests import RequestFactory
@@ -15,7 +15,8 @@ from lictor.cli.responses import TestAnswers
 from lictor.cli.test_cases import CaseInputs
 from lictor.core.assembly import compile_cleanups, compile_documents
 from lictor.core.engine import Engine
-from lictor.core.families.registry import Role, refer, registry
+from lictor.core.families.family import Role
+from lictor.core.families.registry import refer, registry
 from lictor.core.lang.watch import Closure, Watch
 from lictor.core.load.policies import Sourced
 from lictor.core.model.finding import FieldPath, write_path
@@ -80,7 +81,7 @@ class PolicyReach:
         if registry().of(policy).role is Role.DELETION:
             for program in compile_cleanups(documents, **options):
                 for request in made:
-                    judge_deletion(program, request)
+                    evaluate_deletion(program, request)
         else:
             engine = Engine(compile_documents(documents, **options))
             for request in made:
@@ -105,7 +106,7 @@ class PolicyReach:
         return watch
 
     def list_rules(self) -> Iterator[ReachPoint]:
-        """Each rule: reached where it said more than that it has nothing to say."""
+        """List the rules; one is reached if it applied to a resource."""
         for rule, path in self._locate_rules().items():
             reached = bool(self._answers.get(rule, set()) - {Status.SKIP})
             gap = make_gap(self._policy, path, "no test reaches it")
@@ -133,7 +134,7 @@ class PolicyReach:
 
 
 def _is_condition(what: str) -> bool:
-    """Whether an answer decides which way a rule goes; whole match blocks are told by parts."""
+    """Whether an answer decides the branch of a rule; match blocks are counted by parts."""
     return "onditions" in what or "validations" in what
 
 

@@ -1,4 +1,4 @@
-"""Old policy, test, values and user info files become files of today's form."""
+"""Converts deprecated fields of policy, test, values and user info files."""
 
 import os
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -17,12 +17,12 @@ from lictor.core.report.yaml_text import render_yaml
 
 
 def find_files(path: str, takes: TakesName) -> Iterator[str]:
-    """The file itself, or the files below a folder; an error where there is neither."""
+    """Return the file itself, or the files in a folder. Raises OSError if it does not exist."""
     os.stat(path)
     if not os.path.isdir(path):
         yield path
         return
-    # Files are written: those behind a link to a folder are somebody else's.
+    # Files are written: those behind a link to a folder are left alone.
     yield from walk_folder(path, takes, lambda name: name != ".git")
 
 
@@ -39,7 +39,7 @@ def write_documents(path: str, documents: Sequence[Json]) -> None:
 
 
 def replace_file(path: str, content: bytes) -> None:
-    """Replace a file at once: whoever reads it sees the old text or the new."""
+    """Replace a file atomically: a reader sees the old text or the new."""
     # What a link leads to is written, not the link.
     real = os.path.realpath(path)
     beside = f"{real}.new"
@@ -49,7 +49,7 @@ def replace_file(path: str, content: bytes) -> None:
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """A repaired document; the same one where nothing was wrong."""
+    """A repaired document; unchanged if nothing was deprecated."""
 
     document: Json
     messages: tuple[str, ...]
@@ -61,7 +61,7 @@ _OLD_FILTER = ("resources", "subjects", "roles", "clusterRoles")
 
 
 def is_policy(document: Json) -> bool:
-    """Whether a document is a policy of the kind that has an old form."""
+    """Whether a document is a policy of a kind with deprecated fields."""
     if not isinstance(document, dict):
         return False
     group = str(document.get("apiVersion")).rpartition("/")[0]
@@ -70,7 +70,7 @@ def is_policy(document: Json) -> bool:
 
 
 def repair_policy(document: JsonObject) -> Repair:
-    """Move old fields to where they belong; the document itself is left as it is."""
+    """Return the document with deprecated fields replaced."""
     messages: list[str] = []
     spec = document.get("spec")
     if not isinstance(spec, dict):
@@ -131,6 +131,7 @@ def _repair_condition(condition: Json, messages: list[str]) -> Json:
 API_VERSION = "cli.kyverno.io/v1alpha1"
 _FIELDS = {
     "apiVersion", "kind", "metadata", "name", "policies", "resources", "jsonPayload",
+    "jsonPayloads", "apiCallResponses", "globalContextEntries",
     "httpPayloads", "envoyPayloads", "targetResources", "variables", "paramResources", "userinfo",
     "results", "checks", "values", "exceptions", "context", "clusterResources",
 }  # fmt: skip
@@ -161,7 +162,7 @@ def repair_test(
     compress: bool = False,
     namespaced: Container[str] = (),
 ) -> Repair:
-    """Bring a test up to date; LoadError where it is no test.
+    """Replace deprecated fields of a test. Raises LoadError for another document.
 
     `namespaced` are the policies that live in a namespace: the `namespace` of an older result is
     theirs, or else that of the resources.
@@ -260,7 +261,7 @@ def _repair_result(result: JsonObject, messages: list[str]) -> JsonObject:
 
 
 def _merge(results: Iterable[JsonObject]) -> list[JsonObject]:
-    """Results that differ in nothing but their resources become one."""
+    """Merge results that differ only in their resources."""
     merged: dict[str, JsonObject] = {}
     for result in results:
         rest = {key: value for key, value in result.items() if key not in _LISTED}

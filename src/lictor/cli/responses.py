@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from lictor.cli.inputs.policies import mode_of
-from lictor.core.families.registry import refer, registry, resolve
+from lictor.core.families.registry import refer, registry
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Phase
 from lictor.core.model.result import Result, RuleType, Verdict
@@ -43,6 +43,8 @@ class TestAnswers(msgspec.Struct, frozen=True):
 
     triggers: dict[ResourceKey, list[TestedResponse]] = msgspec.field(default_factory=dict)
     targets: dict[ResourceKey, list[TestedResponse]] = msgspec.field(default_factory=dict)
+    # The same for requests of the operations that rows of the test name.
+    by_operation: "dict[str, TestAnswers]" = msgspec.field(default_factory=dict)
 
 
 def key_of(resource: JsonObject) -> ResourceKey:
@@ -63,16 +65,14 @@ def key_of(resource: JsonObject) -> ResourceKey:
 
 
 def list_tested_policies(policies: Iterable[PolicyRecord]) -> list[PolicyUnderTest]:
-    """All policies, in the order in which they are asked."""
+    """Return all policies, in the order of evaluation."""
     return [PolicyUnderTest(policy, _list_work(policy)) for policy in policies]
 
 
 def _list_work(policy: PolicyRecord) -> frozenset[RuleType]:
-    expected = registry().of(policy).expected_work
-    if not expected or mode_of(policy) != "Kubernetes":
+    if mode_of(policy) != "Kubernetes":
         return frozenset()
-    found: frozenset[RuleType] = resolve(expected)(policy)
-    return found
+    return registry().of(policy).family.list_expected_work(policy)
 
 
 # --- responses
@@ -83,7 +83,7 @@ def list_responses(
 ) -> list[TestedResponse]:
     """A response for each policy and type of rule, also an empty one if the test expects it.
 
-    Generation alone is named only where it happened: nobody expects it elsewhere.
+    Generation is named only if objects were generated.
     """
     found: dict[tuple[tuple[str, str], RuleType], list[Result]] = {}
     for result in verdict.results:
@@ -108,7 +108,7 @@ def _walk(
             shown = patched
             kind = registry().of(tested.policy)
             if work is RuleType.MUTATION and kind.phases == (Phase.MUTATE,) and not kind.is_native:
-                # Kyverno asks all of them at once, and compares with what came of it in the end.
+                # Kyverno evaluates all of them, and compares with the final object.
                 shown = _last_patched(verdict.results, resource)
             yield TestedResponse(tested.policy, work, results, resource, shown)
 

@@ -1,4 +1,4 @@
-"""Where in its file does a result point? At the field that failed, or where the resource begins."""
+"""Finds the location of a result in its file: the failed field, or the start of the resource."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from lictor.core.raw import Json
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
-# Where a result points; None where its resource comes from no file.
+# Returns the location of a result; None if its resource is in no file.
 LocateResult: TypeAlias = Callable[[Result], Location | None]
 
 _INDEX = re.compile(r"\[?(\d+)\]?")
@@ -23,7 +23,7 @@ _DIVIDERS = "/."
 
 
 def locate_nowhere(_: Result) -> None:
-    """For resources that come from no file."""
+    """Return None: the resource is in no file."""
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -36,9 +36,9 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def locate_results(document: DocumentText) -> Callable[[int], LocateResult]:
-    """For a number of a resource in a document, the function that finds its results.
+    """Return the function from the number of a resource in a document to its `LocateResult`.
 
-    Only what failed is looked for: nothing is composed before.
+    The document is composed only when a location is needed.
     """
     places: list[_Place] = []
 

@@ -16,7 +16,7 @@ lictor serve
 # From outside, with the controllers in another process
 lictor serve --kubeconfig ~/.kube/config --no-control
 
-# Without a cluster: policies from files, a certificate of its own
+# Without a cluster: policies from files, a self-signed certificate
 lictor serve --policies policies/ --webhookServerPort 9443"""
 
 
@@ -66,7 +66,7 @@ def serve(  # noqa: PLR0913  (one for each option)
 ) -> None:
     """Run the webhook: a process for each core, one for slow requests, one for the controllers.
 
-    Flags are Kyverno's where they mean the same.
+    Flags with the meaning of Kyverno's have their names.
     """
     if (certificate is None) != (key is None):
         raise UsageError("--tlsCert and --tlsKey belong together")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lictor.cli.cluster_options import (
-    ask_cluster,
     count_noun,
+    query_cluster,
     render_columns,
     render_record,
     with_cluster,
@@ -44,13 +44,13 @@ def status(*, top: int, form: str, namespace: str, prefix: str, **cluster: str) 
     Policies and whether they are ready, webhooks, leaders, queues, how far the scan is, and the
     namespaces and policies with the most failures.
 
-    Exits with 0 where every policy is ready and somebody answers for admission, with 1 where not,
+    Exits with 0 if every policy is ready and the admission webhook is available, with 1 if not,
     and with 2 on a wrong call.
     """
     from lictor.controllers.installation_status import read_installation
 
     names = Names(prefix, namespace)
-    found = ask_cluster(**cluster, ask=lambda client: read_installation(client, names, top=top))
+    found = query_cluster(**cluster, ask=lambda client: read_installation(client, names, top=top))
     click.echo(render_record(found) if form == "json" else render_status(found), nl=False)
     return 0 if found.is_well else 1
 
@@ -81,7 +81,7 @@ def _render(found: "InstallationStatus") -> Iterator[str]:
     yield "Queues:"
     yield from _columns((_QUEUES.get(name, name), str(n)) for name, n in found.queues.items())
     yield f"Scanning replicas: {len(found.scans) or 'none'}"
-    yield from _columns((each.member, *_tell_scan(each)) for each in found.scans)
+    yield from _columns((each.member, *_describe_scan(each)) for each in found.scans)
     if found.reports is not None:
         yield from _render_reports(found.reports)
 
@@ -99,7 +99,7 @@ _QUEUES = {
 }
 
 
-def _tell_scan(scan: "ScanState") -> tuple[str, str, str]:
+def _describe_scan(scan: "ScanState") -> tuple[str, str, str]:
     if scan.running:
         reading = count_noun(scan.running, "kind")
         state = f"reading {reading}: {count_noun(scan.done, 'object')} done, {scan.waiting} waiting"
@@ -108,7 +108,7 @@ def _tell_scan(scan: "ScanState") -> tuple[str, str, str]:
     return (
         state,
         count_noun(scan.kinds, "kind"),
-        f"{scan.judged} judged, {scan.written} reports written",
+        f"{scan.judged} evaluated, {scan.written} reports written",
     )
 
 

@@ -1,4 +1,4 @@
-"""What others wrote (policies, resources, modules, registries) has no power over a terminal."""
+"""Escapes control characters in texts from policies, resources, modules and registries."""
 
 import os
 import re
@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-# What steers a terminal; lines and columns stay.
+# Control characters; line ends and tabs stay.
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
 # Single characters: linear, however long the text is.
 _STEERING = re.compile(f"[{_CONTROLS}\\u202a-\\u202e\\u2066-\\u2069]")
 _GUARDED = re.compile(f"[{_CONTROLS}]")
-# Colours are all that we ourselves send.
+# Colours are the only escapes that lictor prints.
 _GUARDED_BUT_COLORS = re.compile(f"(?!\\x1b\\[(?:[01]|3[1-6])m)[{_CONTROLS}]")
 
 
 def wants_color(*, unless: bool = False) -> bool:
-    """Whether what goes to standard output is coloured; `unless` a flag says that it is not.
+    """Whether standard output is coloured; never with `unless`, a flag.
 
-    As no-color.org and its counterpart say: set to anything but nothing, they count.
+    NO_COLOR (no-color.org) and FORCE_COLOR count if they are not empty.
     """
     if unless or os.environ.get("NO_COLOR"):
         return False
@@ -29,18 +29,18 @@ def wants_color(*, unless: bool = False) -> bool:
 
 
 def show_plainly(text: str) -> str:
-    """Text with controls, and marks that change the order of text, written out."""
+    """Escape control characters and marks that change the direction of text."""
     return _STEERING.sub(_write_out, text)
 
 
 def _write_out(found: re.Match[str]) -> str:
     letter = found[0]
-    # As JSON has it, too: where these stand in a string of it, nothing has changed.
+    # The escapes of JSON: the meaning of a JSON string does not change.
     return repr(letter)[1:-1] if letter < "\x7f" else f"\\u{ord(letter):04x}"
 
 
 class GuardedStream:
-    """A stream that shows controls, whoever writes to it, and does not send them."""
+    """A stream that escapes all control characters."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -60,7 +60,7 @@ class GuardedStream:
 
 @contextmanager
 def guard_streams() -> Iterator[None]:
-    """Whatever is printed meanwhile is printed plainly, in UTF-8 whatever the locale is."""
+    """Escape control characters in all output, and write UTF-8 in any locale."""
     before = sys.stdout, sys.stderr
     for stream in before:
         if hasattr(stream, "reconfigure"):

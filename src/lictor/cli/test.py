@@ -132,7 +132,7 @@ class TestFlags(msgspec.Struct, frozen=True):
 )
 @click.option("--watch", is_flag=True, help="Run them again whenever a file changes, until Ctrl-C.")
 def test(arguments: tuple[str, ...], **flags: Json) -> None:
-    """Run the tests that lie in folders or git repositories.
+    """Run the tests in folders or git repositories.
 
     A test is a file kyverno-test.yaml that names policies, resources, and the results to expect.
     """
@@ -327,7 +327,7 @@ class _Run(msgspec.Struct):
 
 
 def render_format(outcomes: Sequence[TestOutcome], name: str, *, detailed: bool) -> str:
-    """Outcomes for programs. Each renderer is loaded when it is asked for: start-up counts."""
+    """Render outcomes for programs. Each renderer is imported when it is needed."""
     if name == "junit":
         from lictor.core.report.outcome_formats import render_junit
 

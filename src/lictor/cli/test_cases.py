@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from lictor.cli.inputs.given_answers import load_answers
 from lictor.cli.inputs.input_files import (
     is_older_form,
     load_caller,
@@ -34,7 +35,7 @@ from lictor.core.ports import Lookups
 from lictor.core.raw import JsonObject
 
 Say = Callable[[str], None]
-# Takes what only those want to know who ask for more.
+# Called with notes that are printed with -v.
 Note = Callable[[Iterable[str]], None]
 
 TEST_FILE = "kyverno-test.yaml"
@@ -117,7 +118,9 @@ class CaseInputs(msgspec.Struct, frozen=True):
     targets: list[JsonObject]
     given: GivenObjects
     exceptions: tuple[PolicyRecord, ...]
-    # By the mode of the policies that judge them.
+    # The operations that rows of the test name, beside that of the values.
+    operations: tuple[str, ...] = ()
+    # By the mode of the policies that evaluate them.
     payloads: Mapping[str, tuple[Payload, ...]] = {}
     # Answers what policies look up, from the files of the test or from a cluster.
     make_lookups: Callable[[GivenValues, GivenObjects], Lookups] = OfflineLookups
@@ -146,7 +149,23 @@ class CaseReader:
         given = self._collect_objects(resources, targets, policies)
         self._say("  Loading exceptions ...")
         exceptions = load_exceptions(map(read_file, self._case.resolve(self._test.exceptions)))
-        return CaseInputs(values, caller, policies, resources, targets, given, exceptions, payloads)
+        return CaseInputs(
+            values=values,
+            caller=caller,
+            policies=policies,
+            resources=resources,
+            targets=targets,
+            given=given,
+            exceptions=exceptions,
+            operations=self._list_operations(),
+            payloads=payloads,
+        )
+
+    def _list_operations(self) -> tuple[str, ...]:
+        rows = [row for row in self._test.results if row.operation]
+        if any(row.is_deleting_policy for row in rows):
+            raise LictorError("results: operation is not supported for deleting policies")
+        return tuple(dict.fromkeys(row.operation for row in rows))
 
     def read_expected(self, path: str) -> tuple[JsonObject, ...]:
         """The objects of a file that a row names."""
@@ -194,7 +213,7 @@ class CaseReader:
     def _load_payloads(self) -> dict[str, tuple[Payload, ...]]:
         test = self._test
         named = {
-            "JSON": (test.json_payload,) if test.json_payload else (),
+            "JSON": test.json_payloads or ((test.json_payload,) if test.json_payload else ()),
             "HTTP": test.http_payloads,
             "Envoy": test.envoy_payloads,
         }
@@ -206,7 +225,7 @@ class CaseReader:
         return loaded
 
     def _load_payload(self, path: str) -> Iterator[Payload]:
-        # Rows call it as the test does, whatever folder that is in.
+        # Rows name it as the test does, relative to any folder.
         for payload in load_payloads(self._case.resolve([path])):
             yield replace(payload, path=path)
 
@@ -223,6 +242,10 @@ class CaseReader:
         )
         if test.cluster_resources:
             given = self._add_cluster(given, known)
+        answers = load_answers(
+            test.api_call_responses, test.global_context_entries, self.read_expected
+        )
+        given = replace(given, answers=answers)
         if test.context:
             given = load_context(self._case.locate(test.context), given)
         return given

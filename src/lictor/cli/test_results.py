@@ -23,7 +23,7 @@ _MANAGED_BY = "app.kubernetes.io/managed-by"
 
 
 def same_resource(actual: JsonObject, expected: JsonObject) -> bool:
-    """Whether both say the same: nulls, empty maps, empty lists and our own labels say nothing."""
+    """Whether both are equal, apart from nulls, empty maps and lists, and labels of lictor."""
     return _same(_tidy(_fix_labels(actual)), _tidy(_fix_labels(expected)))
 
 
@@ -101,6 +101,13 @@ class ResultComparer:
 
     def judge(self, expected: TestResult) -> Iterator[TestOutcome]:
         """The outcomes of one row of `results`."""
+        if expected.operation:
+            answers = self._answers.by_operation[expected.operation]
+            other = ResultComparer(answers, self._read, self._source)
+            other._number = self._number
+            yield from other.judge(replace(expected, operation=""))
+            self._number = other._number
+            return
         for keys in self._select(expected):
             outcomes = [each for key in keys for each in self._judge_resource(expected, key)]
             # Other resources of the same name, or of all, need not concern the rule.
@@ -155,8 +162,9 @@ class ResultComparer:
         yield "/".join(key), self._check(expected, result, actual)
 
     def _check_nothing_generated(self, expected: TestResult, result: Result) -> _Finding:
-        if expected.generated_resource and reported_status(result) == expected.result == "pass":
-            message = f"nothing was generated, expected {expected.generated_resource}"
+        files = expected.generated_files
+        if files and reported_status(result) == expected.result == "pass":
+            message = f"nothing was generated, expected {', '.join(files)}"
             return _Finding(ok=False, reason="Resource error", message=message)
         return _compare_status(expected, result)
 
@@ -177,12 +185,13 @@ class ResultComparer:
         *,
         keep_unnamed: bool = False,
     ) -> _Finding:
+        patched = (expected.patched_resources,) if expected.patched_resources else ()
         kinds = (
-            (expected.patched_resources, "PatchedResources", "patched"),
-            (expected.generated_resource, "GeneratedResource", "generated"),
+            (patched, "PatchedResources", "patched"),
+            (expected.generated_files, "GeneratedResource", "generated"),
         )
-        for path, label, word in kinds:
-            finding = self._compare_file(path, label, word, actual) if path else None
+        for paths, label, word in kinds:
+            finding = self._compare_files(paths, label, word, actual) if paths else None
             if finding is None:
                 continue
             is_expected = reported_status(result) == expected.result
@@ -194,12 +203,12 @@ class ResultComparer:
             return finding
         return _compare_status(expected, result)
 
-    def _compare_file(
-        self, path: str, label: str, word: str, actual: JsonObject
+    def _compare_files(
+        self, paths: Sequence[str], label: str, word: str, actual: JsonObject
     ) -> _Finding | None:
         failed = f"error: failed to load {label} resource"
         try:
-            candidates = self._read(path)
+            candidates = [found for path in paths for found in self._read(path)]
         except LictorError as error:
             return _Finding(ok=False, reason="Resource error", message=f"{failed} ({error})")
         key = key_of(actual)

@@ -88,7 +88,7 @@ def _describe_result(result: Result) -> JsonObject:
         "message": result.message,
         "status": str(result.status),
         "podSecurityChecks": None,
-        # Not Kyverno's: without it no test could tell a policy that refuses from one that audits.
+        # Not in Kyverno: without it no test could distinguish Enforce from Audit.
         "action": str(result.action),
         "exceptions": [
             {"metadata": {"name": used.name, "namespace": used.namespace}}
@@ -142,7 +142,7 @@ class CaseRun:
         return evaluate_inputs(self.load())
 
     def load(self) -> CaseInputs:
-        """Read all files, and say what comes next; raises LictorError where one cannot be read."""
+        """Read all files, and return the next step. Raises LictorError if one cannot be read."""
         inputs = self._reader.load()
         inputs = replace(inputs, given=replace(inputs.given, registries=self._registries))
         self._say(
@@ -172,7 +172,15 @@ class CaseRun:
 
 
 def evaluate_inputs(inputs: CaseInputs) -> TestAnswers:
-    """What every policy of a test says about every resource of it."""
+    """The results of all policies and resources of a test, for each operation that it names."""
+    answers = _evaluate_once(inputs)
+    for operation in inputs.operations:
+        changed = replace(inputs, values=inputs.values.with_operation(operation))
+        answers.by_operation[operation] = _evaluate_once(changed)
+    return answers
+
+
+def _evaluate_once(inputs: CaseInputs) -> TestAnswers:
     answers = TestAnswers()
     for key, responses in chain(_judge_resources(inputs), _judge_payloads(inputs)):
         # A file may hold several payloads, all under its name.

@@ -53,9 +53,9 @@ def uninstall(  # noqa: PLR0913  (one for each option)
 ) -> None:
     """Remove an installation from the cluster.
 
-    The webhooks go first, so that the cluster is never left asking someone who is gone. Custom
-    resource definitions stay, and with them all policies and reports, unless --crds says so. Asks
-    at a terminal; elsewhere, --crds needs --yes. What stays is told on standard error.
+    The webhooks are removed first, so that the cluster never calls a missing service. Custom
+    resource definitions stay, with all policies and reports, unless --crds is given. A terminal
+    shows a confirmation; elsewhere, --crds needs --yes. What stays is listed on standard error.
     """
     from lictor.install.installation import Installation
 
@@ -70,22 +70,22 @@ async def _remove(
 ) -> None:
     from lictor.install.removing import uninstall as remove
     from lictor.kubernetes.client import Client
-    from lictor.kubernetes.config import load_config
+    from lictor.kubernetes.kubeconfig import load_config
 
     config = load_config(kubeconfig, context)
     client = Client(config, field_manager="lictor-install")
     try:
         if not yes:
-            await _ask(client, installation, delete_crds=delete_crds)
+            await _confirm(client, installation, delete_crds=delete_crds)
         async for line in remove(client, installation, delete_crds=delete_crds):
             click.echo(line)
-        await _tell_what_stays(client, installation)
+        await _print_remaining(client, installation)
     finally:
         await client.close()
 
 
-async def _ask(client: "Client", installation: "Installation", *, delete_crds: bool) -> None:
-    """Raise unless the user confirms, or nobody can be asked and nothing of people would go."""
+async def _confirm(client: "Client", installation: "Installation", *, delete_crds: bool) -> None:
+    """Raise UsageError unless the user confirms, or only objects of lictor are removed."""
     from lictor.install.removing import count_objects
 
     counts = await count_objects(client) if delete_crds else {}
@@ -101,7 +101,7 @@ async def _ask(client: "Client", installation: "Installation", *, delete_crds: b
         raise click.ClickException("nothing was removed")
 
 
-async def _tell_what_stays(client: "Client", installation: "Installation") -> None:
+async def _print_remaining(client: "Client", installation: "Installation") -> None:
     from lictor.install.removing import list_remaining
 
     async for line in list_remaining(client, installation):

@@ -22,7 +22,7 @@ from lictor.core.signatures.records import (
 
 
 class VerifyFlags(msgspec.Struct, frozen=True):
-    """The flags of `verify` that say what must be proved; most are paths of files."""
+    """The flags of `verify` that define what must be proved; most are paths of files."""
 
     key: str = ""
     certificate: str = ""
@@ -55,7 +55,7 @@ class VerifyFlags(msgspec.Struct, frozen=True):
 
 
 def read_demand(flags: VerifyFlags) -> Demand:
-    """What the flags demand of an image; UsageError where they contradict each other."""
+    """Return the demands of the flags. Raises UsageError if they contradict each other."""
     _check(flags)
     wanted = flags.attestation_type
     return Demand(
@@ -135,7 +135,7 @@ def _read_log(flags: VerifyFlags) -> LogTrust:
 
 
 def _read_keys(path: str) -> list[str]:
-    """The keys of a file, each by itself, or the URI of a key management service."""
+    """Return the keys of a file separately, or the URI of a key management service."""
     if not path:
         return []
     if "://" in path:

@@ -22,7 +22,7 @@ lictor verify ghcr.io/team/app:v1 --certificate-identity \\
 # Would this policy accept it, and why?
 lictor verify ghcr.io/team/app:v1 --policy policy.yaml
 
-# What does its provenance say?
+# Show its provenance
 lictor verify ghcr.io/team/app:v1 --key cosign.pub --attestation-type slsaprovenance1 \\
     --format payload"""
 
@@ -82,7 +82,7 @@ def verify(
 ) -> int:
     """List the signatures and attestations of images, and why each is accepted or refused.
 
-    Flags mean what they mean for cosign. Exits with 0 where every image is verified, with 1 where
+    Flags mean what they mean for cosign. Exits with 0 if every image is verified, with 1 if
     one is not, and with 2 on a wrong call.
     """
     from lictor.cli.image_verification import list_statements, open_registries, verify_images
@@ -93,13 +93,13 @@ def verify(
     demand = read_demand(VerifyFlags(**flags))
     if form == "payload" and not demand.predicate_type:
         raise UsageError("--format payload prints attestations: give --attestation-type")
-    told = verify_images(arguments, demand, registries, policy, rule)
+    reports = verify_images(arguments, demand, registries, policy, rule)
     if form == "json":
-        click.echo(orjson.dumps(verifications_to_json(told), option=orjson.OPT_INDENT_2))
+        click.echo(orjson.dumps(verifications_to_json(reports), option=orjson.OPT_INDENT_2))
     elif form == "payload":
-        for each in told:
+        for each in reports:
             for line in list_statements(each, demand):
                 click.echo(line)
     else:
-        click.echo("\n\n".join("\n".join(render_verification(each)) for each in told))
-    return 0 if all(each.is_verified for each in told) else 1
+        click.echo("\n\n".join("\n".join(render_verification(each)) for each in reports))
+    return 0 if all(each.is_verified for each in reports) else 1

@@ -261,7 +261,10 @@ def test_a_guess_is_told_once(capsys, tmp_path):
     (tmp_path / "many.yaml").write_text("---\n".join([OCTOPUS] * 3))
     _, out, err = apply(capsys, "zoo-usual.yaml", "-r", "many.yaml")
     assert counts(out)[" fail"] == 3
-    assert err.count("note: nothing tells how zoo.example/v1 Octopus is called") == 1
+    assert (
+        err.count("note: the resource name of zoo.example/v1 Octopus in resourceRules is unknown")
+        == 1
+    )
     assert '"octopuses"' in err
 
 

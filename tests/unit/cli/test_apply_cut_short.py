@@ -55,7 +55,7 @@ def test_an_interrupt_leaves_no_file_that_looks_whole(folder, monkeypatch, form)
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lictor.cli.apply_output.ApplyPrinter._count", stop)
+    monkeypatch.setattr("lictor.cli.apply_printer.ApplyPrinter.add", stop)
     flags = ("--output-format", form, "--output", f"out/{form}")
     assert run(["apply", "policy.yaml", "-r", "pods.yaml", *flags]) == 130
     assert not os.path.exists(f"out/{form}")

@@ -97,13 +97,13 @@ def test_what_is_not_given_is_asked_for(tmp_path, capsys, monkeypatch):
             'ConfigMap has no field "date" (did you mean',
         ),
         (["--rule", "cel", "--check", "spec.containers.ports.name=a"], "one list of objects only"),
-        (["--check", ""], "nobody answers"),
+        (["--check", ""], "no answer to the prompt"),
         (
             ["--rule", "mutate", "--check", "spec.containers.imagePullPolicy=Always"],
             "is never missing: the API server",
         ),
-        (["--rule", "generate", "--makes", "ClusterRole"], "a ClusterRole lies in no namespace"),
-        (["-o", "."], "policy.yaml: there already"),
+        (["--rule", "generate", "--makes", "ClusterRole"], "a ClusterRole is not namespaced"),
+        (["-o", "."], "policy.yaml: exists already"),
     ],
 )
 def test_what_cannot_be_created_is_told(tmp_path, capsys, monkeypatch, words, error):

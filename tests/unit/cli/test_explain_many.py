@@ -5,12 +5,8 @@ from pathlib import Path
 import pytest
 
 from lictor.cli.exit_codes import run
-from lictor.core.report.explanation import (
-    Explanation,
-    MatchClause,
-    RuleExplanation,
-    render_explanation,
-)
+from lictor.core.families.explanation import MatchClause, RuleExplanation
+from lictor.core.report.explanation import Explanation, render_explanation
 
 POLICIES = """
 apiVersion: kyverno.io/v1

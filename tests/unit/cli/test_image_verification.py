@@ -107,7 +107,7 @@ def test_a_signature_by_the_key_counts_and_a_strangers_does_not(site: Site) -> N
     text = "\n".join(render_verification(told))
     assert text.splitlines()[0] == f"{IMAGE} is {site.image.digest}"
     assert "it was not made by this key" in text
-    assert "no transparency log was asked: --insecure-ignore-tlog" in text
+    assert "no transparency log was checked: --insecure-ignore-tlog" in text
     assert text.splitlines()[-1] == "verified: 1 of 2 signatures count"
 
 
@@ -133,14 +133,14 @@ def test_without_anyone_to_trust_all_is_listed_and_nothing_verified(site: Site) 
     site.attest(site.key, {"score": 3})
     told = site.verify(Demand())
     assert not told.is_verified
-    assert "nobody was named" in told.summary
+    assert "no trusted signer was given" in told.summary
     assert [(claim.kind, claim.verdicts) for claim in told.claims] == [
         ("signature", ()),
         ("attestation", ()),
     ]
     lines = list(render_verification(told))
-    assert any("says: annotation env=prod" in line for line in lines)
-    assert any(f"says: predicate type {REVIEW}" in line for line in lines)
+    assert any("claims: annotation env=prod" in line for line in lines)
+    assert any(f"claims: predicate type {REVIEW}" in line for line in lines)
 
 
 def test_annotations_must_be_signed(site: Site) -> None:

@@ -209,7 +209,7 @@ spec:
       apiCall: {urlPath: "URL", jmesPath: "length(items)"}
     validate:
       message: there are {{others}}
-      deny: {conditions: {all: [{key: "{{others}}", operator: NotEquals, value: 149}]}}
+      deny: {conditions: {all: [{key: "{{others}}", operator: NotEquals, value: 150}]}}
 """
 
 

@@ -132,7 +132,7 @@ def test_an_empty_file_is_no_pass_of_lint(tmp_path: Path, text: str, capsys) -> 
     assert "no YAML files were found" in capsys.readouterr().err
     (tmp_path / "empty.yaml").write_text(text)
     assert run(["lint", str(tmp_path / "empty.yaml")]) == 1
-    assert "empty.yaml:1:1: error: the file holds no documents" in capsys.readouterr().out
+    assert "empty.yaml:1:1: error: the file contains no documents" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_fixes_follow_definitions(run):
         (["--crds", "absent"], 2, "absent: no such file or directory"),
         (["--crds", "policy.yaml"], 1, "no CustomResourceDefinition was found in policy.yaml"),
         (["--crds", "broken.yaml"], 1, "broken.yaml:2:1"),
-        (["--kubeconfig", "config"], 2, "--kubeconfig and --context say which cluster: add --cluster"),
+        (["--kubeconfig", "config"], 2, "--kubeconfig and --context select a cluster: add --cluster"),
         (["--cluster", "--kubeconfig", "absent"], 1, "absent: no such file"),
         (["--cluster", "--kubeconfig", "config"], 1, "no current-context"),
         (["--cluster", "--kubeconfig", "gone"], 1, "cannot read the CustomResourceDefinitions of the cluster"),

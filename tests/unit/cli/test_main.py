@@ -131,7 +131,7 @@ def test_help_lists_every_command_without_importing_it(run):
         (KeyboardInterrupt(), 130, "interrupted"),
         (click.Abort(), 130, "interrupted"),
         (click.ClickException("hm"), 1, "hm"),
-        (KeyError("bug"), 1, "this should not have happened (KeyError: 'bug')"),
+        (KeyError("bug"), 1, "internal error: KeyError: 'bug'"),
     ],
 )
 def test_errors(run, error, code, message):

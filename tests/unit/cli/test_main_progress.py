@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lictor.cli.apply_output import track
+from lictor.cli.apply_printer import track
 
 
 class Terminal(io.StringIO):
@@ -30,8 +30,8 @@ def ticking():
 )
 def test_progress(monkeypatch, stream, count, is_shown):
     monkeypatch.setattr(sys, "stderr", stream)
-    assert list(track(range(count), count, "Judging", clock=ticking())) == list(range(count))
-    assert ("Judging" in stream.getvalue()) is is_shown
+    assert list(track(range(count), count, "Evaluating", clock=ticking())) == list(range(count))
+    assert ("Evaluating" in stream.getvalue()) is is_shown
 
 
 def test_progress_in_bytes_tells_how_long_it_may_take(monkeypatch):

@@ -28,7 +28,7 @@ spec:
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: pod-%d}\n---\n"
 # The bar comes at once instead of after a second of work.
 SCRIPT = (
-    "import sys, lictor.cli.apply_output as progress; progress.PATIENCE_SECONDS = 0.0\n"
+    "import sys, lictor.cli.apply_printer as printer; printer.PROGRESS_DELAY_SECONDS = 0.0\n"
     "from lictor.cli.exit_codes import run; sys.exit(run(sys.argv[1:]))"
 )
 FORMATS = [
@@ -99,7 +99,7 @@ def test_results_go_to_the_file(
     run([*command[3:-2], *form])
     expected = capsys.readouterr().out.encode()
     shown = run_on_terminal([*command, *form], tmp_path / "out")
-    assert b"Judging" in shown
+    assert b"Evaluating" in shown
     written = (tmp_path / "out").read_bytes()
     assert len(written) > 1000
     assert without_times(written) == without_times(expected)

@@ -72,7 +72,7 @@ def test_preview_for_people():
     finding = PreviewFinding("p", "r", "v1", "Pod", "web", "shop", "no\n  team")
     found = PolicyPreview(["p"], kinds=1, judged=9, refused=1, refusals=[finding])
     assert render_preview(found) == (
-        "p: 9 objects of 1 kind judged\n1 would be refused:\n  Pod  shop/web  p/r  no team\n"
+        "p: 9 objects of 1 kind evaluated\n1 would be refused:\n  Pod  shop/web  p/r  no team\n"
     )
     stuck = PolicyPreview(["p"], kinds=1, judged=9, undeletable=1, deletions=[finding])
     assert "1 could not be deleted (rules that name no operations" in render_preview(stuck)

@@ -105,6 +105,8 @@ CALLS = [
     "install --values FILE",
     "install --apply --yes --kubeconfig kubeconfig",
     "install --prefix FILE",
+    "cel eval object.data -i resource.json",
+    "cel eval object.data -i FILE",
     "jp parse -f FILE",
     "jp query -i FILE -q FILE",
     "jp query -u -i resource.json data",

@@ -172,7 +172,8 @@ def test_a_guess_is_told(check):
     code, out = check(zoo, lion)
     assert code == 0
     assert (
-        out.count("  note: nothing tells how zoo.example/v1 Lion is called in resourceRules") == 1
+        out.count("  note: the resource name of zoo.example/v1 Lion in resourceRules is unknown")
+        == 1
     )
 
 

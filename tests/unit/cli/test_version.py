@@ -1,12 +1,13 @@
 """`version` says what pyproject.toml says, and costs next to nothing."""
 
+import json
 import resource
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
-from lictor.core.release import VERSION, render_version
+from lictor.core.release import REFERENCES, VERSION, render_version
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,3 +54,11 @@ def test_costs_at_most_twice_an_empty_program():
     # The least of several runs, in turns: load on the machine only ever adds.
     pairs = [(measure("-m", "lictor", "version"), measure("-c", "pass")) for _ in range(10)]
     assert min(cost for cost, _ in pairs) <= 2 * min(base for _, base in pairs)
+
+
+def test_releases_that_it_follows():
+    command = [sys.executable, "-m", "lictor", "version", "-o", "json"]
+    printed = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert (printed["version"], printed["references"]) == (VERSION, REFERENCES)
+    readme = (ROOT / "README.md").read_text()
+    assert all(f"{release}" in readme for release in REFERENCES.values())

@@ -1,5 +1,4 @@
-"""How are many files judged at once, by this machine or by many?
+"""`apply` on many files, in processes of this machine or on a Ray cluster.
 
-Nothing is judged in another way here: a worker asks the same `ApplyRun` that a run on one machine
-asks. What is printed, and what Ray's own processes do, is no business of this package.
+A worker uses the same `ApplyRun` as a run on one machine. This package prints nothing.
 """

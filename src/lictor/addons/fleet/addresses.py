@@ -1,8 +1,7 @@
-"""Which files do addresses name, in which store, and of which cluster?
+"""Lists the files that paths and addresses name, and the cluster of each.
 
-Local paths and URLs are read as everywhere else. Any other address (`s3://`, `gs://`, `az://`) is
-read through fsspec, with the credentials of the machine that reads. What people are shown holds no
-credentials.
+Local paths and URLs are read as in any run. Any other address (`s3://`, `gs://`, `az://`) is read
+through fsspec, with the credentials of the machine that reads. Messages show no credentials.
 """
 
 import glob
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from lictor.cli.apply_plan import ADDRESS, is_address
-from lictor.cli.inputs.resource_inputs import tell_unreadable
+from lictor.cli.inputs.document_reader import report_unreadable
 from lictor.cli.inputs.sources import (
     STDIN,
     hide_credentials,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-# Where a store tells whether a file is still the same; the first that is there counts.
+# Fields of stores that change with the file; the first that is set counts.
 _VERSION_FIELDS = ("ETag", "etag", "version", "generation", "mtime", "LastModified", "created")
 _PACKAGES = {
     "s3": "s3fs",
@@ -45,29 +44,29 @@ _PACKAGES = {
 
 
 class InputFile(msgspec.Struct, frozen=True):
-    """One file to judge, wherever it lies."""
+    """One file, local or in a store."""
 
-    # As it is opened: may hold credentials, and is never shown.
+    # May contain credentials, and is never shown.
     address: str
-    # As people are told.
+    # The name in messages.
     name: str
-    # None where nobody says before it is read.
+    # None if it is unknown before the file is read.
     size: int | None = None
-    # Another one means that the file has changed.
+    # Changes with the file.
     version: str = ""
 
 
 def list_inputs(
-    paths: Iterable[str], say: Callable[[str], None] | None = None
+    paths: Iterable[str], warn: Callable[[str], None] | None = None
 ) -> Iterator[InputFile]:
-    """The files that paths name, in the order in which a run on one machine reads them."""
+    """List the files that paths name, in the order in which a local run reads them."""
     for number, path in enumerate(paths):
         try:
             found = list(_list_one(path))
         except LictorError as error:
             if is_address(path):
                 raise
-            tell_unreadable(path, number, error, say)
+            report_unreadable(path, number, error, warn)
             continue
         yield from found
 
@@ -86,7 +85,7 @@ def _list_one(path: str) -> Iterator[InputFile]:
             status = os.stat(found)
         except OSError as error:
             raise LoadError(error.strerror or str(error), where=found) from error
-        # Seen from the folder of whoever reads, a relative path is another one.
+        # A worker may run in another folder: a relative path would be another one there.
         yield InputFile(os.path.abspath(found), found, status.st_size, str(status.st_mtime_ns))
 
 
@@ -96,9 +95,9 @@ def _list_one(path: str) -> Iterator[InputFile]:
 def _list_stored(address: str) -> Iterator[InputFile]:
     shown = hide_credentials(address)
     files, path = _open_store(address)
-    found = _ask(shown, address, lambda: _look_up(files, path))
+    found = _call_store(shown, address, lambda: _look_up(files, path))
     if not found:
-        raise LoadError("no file is there, or no YAML file below it", where=shown)
+        raise LoadError("no such file, and no YAML file below it", where=shown)
     scheme = address.partition("://")[0]
     for name in sorted(found):
         full = name_stored(scheme, name, shown)
@@ -107,18 +106,18 @@ def _list_stored(address: str) -> Iterator[InputFile]:
 
 
 def name_stored(scheme: str, name: str, shown: str) -> str:
-    """The address of a file that a store (`shown`) names."""
+    """Return the address of a file that a store (`shown`) lists."""
     if scheme == "file":
         return f"file://{name}"
     full = name if ADDRESS.match(name) else f"{scheme}://{name.lstrip('/')}"
     if not full.startswith(f"{scheme}://"):
-        # Who fills a store does not choose what else is read here.
+        # The content of a store must not decide which other files are read.
         raise LoadError(f"it names a file elsewhere: {hide_credentials(full)}", where=shown)
     return full
 
 
 def _look_up(files: "AbstractFileSystem", path: str) -> dict[str, dict[str, Any]]:
-    """The files of a pattern, or a file, or the YAML files below a folder; hidden ones never."""
+    """List the files of a pattern, a file, or the YAML files of a folder; no hidden ones."""
     if glob.has_magic(path):
         found = files.glob(path, detail=True)
         return {name: facts for name, facts in found.items() if facts.get("type") == "file"}
@@ -162,15 +161,15 @@ def _open_store(address: str) -> tuple["AbstractFileSystem", str]:
     return files, path
 
 
-def _ask(shown: str, address: str, question: Callable[[], Answer]) -> Answer:
-    """What a store answers; whatever goes wrong there is told without credentials."""
+def _call_store(shown: str, address: str, question: Callable[[], Answer]) -> Answer:
+    """Call a store; errors show no credentials."""
     try:
         return question()
     except FileNotFoundError as error:
         raise LoadError("no such file", where=shown) from error
     except PermissionError as error:
         raise LoadError("the store refuses access: check the credentials", where=shown) from error
-    except Exception as error:  # noqa: BLE001  (each store has errors of its own)
+    except Exception as error:  # noqa: BLE001  (each store has its own errors)
         raise LoadError(_describe_fault(error, address), where=shown) from None
 
 
@@ -179,7 +178,7 @@ def _describe_fault(error: Exception, address: str) -> str:
 
 
 def read_stored(file: InputFile, start: int, end: int) -> bytes:
-    """The bytes from start to end of a file in a store, as far as they are there."""
+    """Read the bytes from start to end of a file in a store; fewer if the file is shorter."""
     if start >= end:
         return b""
     files, path = _open_store(file.address)
@@ -188,7 +187,7 @@ def read_stored(file: InputFile, start: int, end: int) -> bytes:
         content: bytes = files.cat_file(path, start=start, end=end)
         return content
 
-    return _ask(file.name, file.address, fetch)
+    return _call_store(file.name, file.address, fetch)
 
 
 # --- the clusters that files belong to
@@ -207,16 +206,16 @@ NameCluster = Callable[[str], str]
 
 
 def compile_cluster_template(template: str) -> NameCluster:
-    """The function from a path to the name of its cluster; empty where there is no template.
+    """Return the function from a path to its cluster; the name is empty without a template.
 
-    The template describes the end of the path; a path that it does not fit is an error, because
-    results without a cluster would be lost among the others.
+    The template describes the end of the path; a path that it does not match is an error, because
+    the cluster of its results would be unknown.
     """
     if not template:
         return lambda _: ""
     if template.count(_PLACE) != 1:
         raise UsageError(
-            f"--cluster-from {template}: write {_PLACE} once, where the name stands in paths, "
+            f"--cluster-from {template}: write {_PLACE} once, in the position of the name, "
             "as in 'snapshots/{cluster}/*.json'"
         )
     parts = _PIECES.split(template.removeprefix("./"))

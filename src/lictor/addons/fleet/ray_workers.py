@@ -1,7 +1,7 @@
-"""Workers that Ray runs, on this machine or on those of a cluster of Ray's.
+"""Workers that Ray runs, on this machine or in a Ray cluster.
 
-Ray carries tasks and answers as pickles between this process and the workers that it starts for
-this run, and to nobody else. A worker gets the policies once, and compiles them itself.
+Ray sends tasks and answers as pickles between this process and the workers that it starts for this
+run only. A worker gets the policies once, and compiles them itself.
 """
 
 import os
@@ -13,16 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from lictor.addons.fleet.addresses import InputFile
+from msgspec.structs import replace
+
 from lictor.addons.fleet.dispatch import Died
-from lictor.addons.fleet.judging import (
+from lictor.addons.fleet.evaluator import (
     ClusterFacts,
-    FilePart,
     FleetAnswer,
+    FleetEvaluator,
     FleetJob,
-    FleetJudge,
-    JudgeTask,
-    SurveyTask,
+    FleetTask,
 )
 from lictor.cli.apply_plan import RAY, RAY_ADDRESS
 from lictor.cli.inputs.parallel import WorkerError, usable_cores
@@ -32,31 +31,22 @@ from lictor.core.release import VERSION
 # The cluster whose head runs on this machine.
 _HERE = "auto"
 _MISSING = "--engine ray needs Ray; install it with: pip install 'lictor[ray]'"
-# Ray tells its makers what it is used for, and takes settings from `uv run`, unless told not to.
+# By default Ray reports its usage to its vendor, and takes settings from `uv run`.
 _CONNECTION_ATTEMPTS = 3
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 
 
-class _JudgeActor:
-    """What runs in a worker."""
+class _Actor(FleetEvaluator):
+    """Runs in a worker."""
 
-    def __init__(self, job: FleetJob) -> None:
-        self._judge = FleetJudge(job)
-
-    def say_version(self) -> str:
+    def get_version(self) -> str:
         return VERSION
-
-    def survey(self, files: tuple[InputFile, ...]) -> FleetAnswer:
-        return self._judge.survey(files)
-
-    def judge(self, parts: tuple[FilePart, ...], facts: ClusterFacts) -> FleetAnswer:
-        return self._judge.judge(parts, facts)
 
 
 @contextmanager
 def open_ray(engine: str, job: FleetJob, wanted: int = 0) -> Iterator["RayWorkers"]:
-    """Workers of a cluster, or of a Ray that is started on this machine and ended afterwards."""
+    """Connect to a Ray cluster, or run Ray on this machine until the end of the context."""
     if engine == RAY:
         _protect()
     ray = _import_ray()
@@ -69,7 +59,7 @@ def open_ray(engine: str, job: FleetJob, wanted: int = 0) -> Iterator["RayWorker
 
 
 def _protect() -> None:
-    """Let nobody but our own workers in: Ray's ports are open, and run what they are sent."""
+    """Require a token: Ray's ports are open, and run any code that they receive."""
     if _AUTHENTICATION not in os.environ:
         os.environ[_AUTHENTICATION] = "token"
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
@@ -90,7 +80,7 @@ def _connect(ray: Any, engine: str, wanted: int) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if engine == RAY:
         cores = wanted or usable_cores()
-        # The dashboard would open a port that nobody asked for.
+        # The dashboard would open one more port.
         ray.init(address="local", num_cpus=cores, include_dashboard=False, **quiet)
         return
     address = engine if engine != RAY_ADDRESS + _HERE else _HERE
@@ -99,7 +89,7 @@ def _connect(ray: Any, engine: str, wanted: int) -> None:
             ray.init(address=address, **quiet)
             return
         except (ConnectionError, OSError, RuntimeError, ValueError, ImportError) as error:
-            # A head that is busy gives up on those whom it should serve; whoever asks again is.
+            # A busy head closes connections; a second attempt succeeds.
             is_last = attempt + 1 == _CONNECTION_ATTEMPTS
             if isinstance(error, ConnectionAbortedError) and not is_last:
                 continue
@@ -110,14 +100,14 @@ def _connect(ray: Any, engine: str, wanted: int) -> None:
 
 
 class RayWorkers:
-    """Implements `dispatch.Workers`: each worker is an actor of Ray's."""
+    """Implements `dispatch.Workers`: each worker is a Ray actor."""
 
     def __init__(self, ray: Any, job: FleetJob, wanted: int) -> None:
         self._ray = ray
         self._job = ray.put(job)
-        self._actor = ray.remote(_JudgeActor).options(num_cpus=1, max_restarts=0)
+        self._actor = ray.remote(_Actor).options(num_cpus=1, max_restarts=0)
         self._actors: dict[int, Any] = {}
-        # What each worker owes, the oldest first.
+        # The references of unanswered tasks of each worker, the oldest first.
         self._owed: dict[int, deque[Any]] = {}
         self._shared: dict[str, Any] = {}
         self._started = 0
@@ -127,20 +117,17 @@ class RayWorkers:
         worker, self._started = self._started, self._started + 1
         actor = self._actor.remote(self._job)
         self._actors[worker] = actor
-        # Asked first of all: another lictor could judge in another way.
-        self._owed[worker] = deque([actor.say_version.remote()])
+        # Checked first: another version could return other results.
+        self._owed[worker] = deque([actor.get_version.remote()])
         return worker
 
-    def send(self, worker: int, task: SurveyTask | JudgeTask) -> None:
-        actor = self._actors[worker]
-        if isinstance(task, SurveyTask):
-            sent = actor.survey.remote(task.files)
-        else:
-            sent = actor.judge.remote(task.parts, self._share(task.facts))
+    def send(self, worker: int, task: FleetTask) -> None:
+        facts = None if task.facts is None else self._share(task.facts)
+        sent = self._actors[worker].run.remote(replace(task, facts=None), facts)
         self._owed[worker].append(sent)
 
     def _share(self, facts: ClusterFacts) -> Any:
-        """What all tasks of a cluster need is sent to each machine once."""
+        """Send the facts of a cluster once to each machine."""
         if facts.cluster not in self._shared:
             self._shared = {facts.cluster: self._ray.put(facts)}
         return self._shared[facts.cluster]
@@ -168,7 +155,7 @@ class RayWorkers:
         try:
             answer: FleetAnswer | str = self._ray.get(ready)
         except deaths as error:
-            # It may live, and only the way to it be broken: nothing more comes of it either.
+            # If only the connection is broken, the worker still runs, but cannot answer.
             self._ray.kill(self._actors.pop(worker))
             del self._owed[worker]
             return Died(_describe_death(error))
@@ -183,7 +170,7 @@ def _join_lines(error: Exception) -> str:
 def _check_version(version: str) -> None:
     if version != VERSION:
         raise WorkerError(
-            f"a worker has lictor {version}, and here is {VERSION}: install the same everywhere"
+            f"a worker has lictor {version}, but this is {VERSION}: install the same everywhere"
         )
 
 
@@ -191,14 +178,14 @@ def _describe_death(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    # What failed as a worker started stands at the end of a traceback.
+    # If a worker failed to start, the reason is at the end of a traceback.
     return lines[-1] if "creation task" in lines[0] else lines[0]
 
 
 class _OwnThreadStream:
-    """Standard output for the thread that prints results; what others print goes to stderr.
+    """Standard output for the thread that prints results; other threads print to stderr.
 
-    Ray reports the death of workers from a thread of its own, amid what a program reads.
+    Ray reports the death of workers from another thread, between the results.
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -1,4 +1,4 @@
-"""Opens files where they are judged, as inputs that `ApplyRun` reads by ranges."""
+"""Opens files in a worker, as inputs that are read by ranges."""
 
 from collections.abc import Iterator
 
@@ -12,14 +12,14 @@ from lictor.cli.inputs.inputs import FileInput, Input, KeptInput, open_input
 from lictor.cli.inputs.sources import fetch_url, hide_secrets, is_url
 from lictor.core.errors import LoadError
 
-# What is fetched at once: a round trip to a store costs as much as some hundred kilobytes.
+# A round trip to a store costs as much as some hundred kilobytes.
 _BLOCK_BYTES = 8 << 20
 _BLOCKS = 2
 _CHANGED = "changed while it was read: run again"
 
 
 class StoredInput:
-    """Implements `inputs.Input`: a file in a store. The blocks that were read last are kept."""
+    """Implements `inputs.Input`: a file in a store. The last blocks are kept."""
 
     def __init__(self, file: InputFile, size: int) -> None:
         self._file = file
@@ -46,11 +46,11 @@ class StoredInput:
         return self._blocks[number]
 
     def part(self, path: str, start: int, size: int) -> Input:
-        """A range of it under a name of its own."""
+        """Return a range of it under another path."""
         return PartInput(path, size, self, start)
 
     def hold(self, start: int, end: int) -> Input:
-        """The bytes of a range alone, fetched at once."""
+        """Fetch a range at once; only its bytes can be read."""
         content = read_stored(self._file, start, end)
         if len(content) != end - start:
             raise LoadError(_CHANGED, where=self.path)
@@ -60,8 +60,8 @@ class StoredInput:
 class PartInput(msgspec.Struct, frozen=True):
     """Implements `inputs.Input`: a range of another input, `begin` from its start.
 
-    Where `begin` is negative, the other input is itself what was fetched of a larger file, under
-    the offsets of that file.
+    If `begin` is negative, the other input is a part of a larger file, read by the offsets of that
+    file.
     """
 
     path: str
@@ -73,12 +73,12 @@ class PartInput(msgspec.Struct, frozen=True):
         return self.whole.read(self.begin + start, self.begin + end)
 
     def part(self, path: str, start: int, size: int) -> Input:
-        """A range of it under a name of its own."""
+        """Return a range of it under another path."""
         return PartInput(path, size, self.whole, self.begin + start)
 
 
 def open_file(file: InputFile) -> Iterator[Input]:
-    """A file as an input, or the files in it where it is an archive."""
+    """Open a file, or the files in an archive."""
     return unpack(_open(file), keep=False)
 
 
@@ -86,7 +86,7 @@ def _fetch(file: InputFile) -> Input:
     try:
         return KeptInput(file.name, fetch_url(file.address).content)
     except LoadError as error:
-        # The address may be a signed link: whoever holds it may read.
+        # The address may be a signed link, which is a secret.
         raise LoadError(hide_secrets(error.message, file.address), where=file.name) from None
 
 
@@ -95,7 +95,7 @@ def _open(file: InputFile) -> Input:
         return _fetch(file)
     if is_address(file.address):
         if file.size is None:
-            raise LoadError("its store does not say how large it is", where=file.name)
+            raise LoadError("the store does not report the size of this file", where=file.name)
         return StoredInput(file, file.size)
     try:
         found = open_input(file.address, keep=False)

@@ -1,7 +1,7 @@
-"""The files in tar and zip archives, and what gzip compressed, as inputs. Nothing is extracted.
+"""Opens the files in tar and zip archives, and gzip files, as inputs. Nothing is extracted.
 
-What an archive is, its first bytes tell, not its name. All that is taken from one is bounded: how
-much it unpacks to, by how many times it grows, and how many files it holds.
+The first bytes decide the format, not the name. The unpacked size, the growth and the number of
+files are limited.
 """
 
 import io
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 MEMBER_ENDINGS: Final = (*OBJECT_ENDINGS, ".jsonl", ".ndjson")
 MAX_UNPACKED_BYTES: Final = 16 << 30
-# Manifests shrink to a fiftieth; a file that grows by more than this was made to fill disks.
+# Manifests shrink to a fiftieth; a larger growth is an attack.
 MAX_GROWTH: Final = 250
-# Below this, growth harms nobody.
+# Below this size, any growth is accepted.
 _HARMLESS_BYTES: Final = 16 << 20
 MAX_MEMBERS: Final = 200_000
 # Headers and directories of archives are read at once.
@@ -136,12 +136,12 @@ def _decompress(given: Input, *, keep: bool) -> Input:
 
 
 def _is_wanted(name: str, archive: str) -> bool:
-    """Whether a file holds resources; LoadError where its name leads elsewhere or hides itself."""
+    """Whether a file may contain resources. Raises LoadError for a path out of the archive."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts:
         raise LoadError(f"{name[:200]!r} leads out of the archive", where=archive)
     is_wanted = name.endswith(MEMBER_ENDINGS) and all(map(is_visible, path.parts))
-    # The name is shown with each result: it must not steer a terminal.
+    # The name is shown with each result: it must not control a terminal.
     if is_wanted and not name.isprintable():
         raise LoadError(f"{name[:200]!r} has signs in its name that cannot be shown", where=archive)
     return is_wanted
@@ -157,10 +157,10 @@ def _read_tar(given: Input, max_members: int) -> Iterator[Input]:
                 count += 1
                 _check_count(count, max_members, given.path)
                 if member.size < 0 or archive.offset <= offset:
-                    # A negative size would lead back to the same file, for ever.
+                    # A negative size would lead back to the same file, in an endless loop.
                     raise LoadError("is no sound tar archive (a size is wrong)", where=given.path)
                 offset = archive.offset
-                # It would keep all of them.
+                # tarfile would keep all of them.
                 archive.members.clear()  # type: ignore[attr-defined]  # missing in the stubs
                 if not member.isdir() and _is_wanted(member.name, given.path):
                     yield _take_member(given, member)
@@ -182,7 +182,7 @@ def _take_member(given: Input, member: "TarInfo") -> Input:
 
 
 def _check_end(given: Input, offset: int) -> None:
-    """An archive ends with a block of zeros; without it, nobody knows what else was in it."""
+    """Raise LoadError if the final block of zeros is missing: files may be missing, too."""
     block = given.read(min(offset, given.size), min(offset + _BLOCK, given.size))
     if len(block) < _BLOCK or block.strip(b"\0"):
         raise LoadError("the archive is cut off", where=given.path)

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from lictor.cli.inputs.document_reader import report_unreadable
 from lictor.cli.inputs.lookups import GivenObjects
 from lictor.cli.inputs.records import (
     ClusterResource,
@@ -17,7 +18,6 @@ from lictor.cli.inputs.records import (
     UserInfo,
     Values,
 )
-from lictor.cli.inputs.resource_inputs import tell_unreadable
 from lictor.cli.inputs.resources import (
     FindDocuments,
     find_documents,
@@ -54,7 +54,7 @@ OLDER_FIELDS: Final = {
 def read_records(
     data: str | bytes, source: str, record: type[Record]
 ) -> Iterator[Sourced[Record] | tuple[Finding, ...]]:
-    """Each document of a file as the record, or everything that is wrong with it."""
+    """Read each document of a file as the record, or return its findings."""
     for document in read_documents(data, source):
         if isinstance(document, LoadError):
             yield (locate_error(document),)
@@ -85,7 +85,7 @@ def join_findings(problems: Iterable[Finding]) -> LoadError:
 
 
 def _load_first(data: str | bytes, source: str, record: type[Record]) -> Record:
-    """The record of the first document: whatever comes after it, Kyverno does not read either."""
+    """Load the record of the first document; like Kyverno, ignore the others."""
     for found in read_records(data, source, record):
         if isinstance(found, tuple):
             raise join_findings(found)
@@ -158,7 +158,7 @@ def load_values_file(path: str) -> Values:
 
 
 def load_caller(path: str, *, accept_outdated: bool = False) -> Caller:
-    """Who asks; `test` refuses a file of an older schema, `apply` takes it."""
+    """Load the caller; `test` refuses a file of an older schema, `apply` accepts it."""
     text = read_file(path)
     info = read_user_info(text.content, text.path)
     if info.outdated and not accept_outdated:
@@ -193,7 +193,7 @@ def add_context(spec: ContextSpec, given: GivenObjects) -> GivenObjects:
 
 
 def _describe_image(image: JsonObject) -> JsonObject:
-    """What a registry would say, under the names that context entries use."""
+    """Return the image data of a registry, under the names that context entries use."""
     identifier = image.get("digest") or image.get("tag") or ""
     return {
         **image,
@@ -204,7 +204,7 @@ def _describe_image(image: JsonObject) -> JsonObject:
 
 
 def load_cluster_resources(path: str) -> ClusterResourceSpec:
-    """A ClusterResource file: objects, and where to find definitions of their kinds."""
+    """Load a ClusterResource file: objects, and the paths of their definitions."""
     text = read_file(path)
     return read_cluster_resource(text.content, text.path).spec
 
@@ -239,13 +239,13 @@ def read_resource_texts(
         try:
             yield from map(read_any, locate_resources((path,)))
         except LictorError as error:
-            tell_unreadable(path, number, error, say)
+            report_unreadable(path, number, error, say)
 
 
 def load_resource_files(
     paths: Iterable[str], warn: Callable[[str], None] | None = None
 ) -> Iterator[JsonObject]:
-    """The resources in files and folders; files of tools are left out where one can `warn`."""
+    """Load the resources in files and folders; with `warn`, files of tools are left out."""
     for text in read_resource_texts(paths):
         spans, skipped = find_documents(text.content), list[str]()
         if warn is not None:
@@ -260,7 +260,7 @@ def read_namespace_labels(find: FindDocuments) -> dict[str, Mapping[str, str]]:
     """The labels of the Namespaces in files, with the one that the API server adds."""
     found: dict[str, Mapping[str, str]] = {}
     for document in find(b"Namespace", False):  # noqa: FBT003
-        # A broken document is told where it is judged.
+        # An invalid document is reported when it is evaluated.
         with suppress(LoadError):
             for each in parse_document(document):
                 metadata = each["metadata"]

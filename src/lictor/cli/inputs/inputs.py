@@ -1,7 +1,7 @@
-"""Where do the bytes of resources lie, and how is a part of them read? Nothing is held but little.
+"""Opens the files that resource paths name, and reads ranges of their bytes.
 
-A file is read by ranges whenever someone asks, also by worker processes. What can be read only once
-(a pipe, compressed data) is copied to a nameless temporary file first.
+A file is read by ranges, also by worker processes. Data that can be read only once (a pipe,
+compressed data) is copied to an unnamed temporary file first.
 """
 
 import os
@@ -17,14 +17,14 @@ from lictor.cli.inputs.sources import STDIN, fetch_url, is_url, open_stdin
 from lictor.core.errors import LoadError
 from lictor.core.files import refuse_devices
 
-# A file up to this size is read at once and kept, as long as all that is kept stays small.
+# A file up to this size is read at once and kept, up to a total of KEPT_BYTES.
 KEPT_FILE_BYTES: Final = 256 << 10
 KEPT_BYTES: Final = 8 << 20
 # A pipe may never end.
 MAX_COPIED_BYTES: Final = 16 << 30
 COPY_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 512
-_CHANGED = "changed while it was read: give a file that nobody writes to"
+_CHANGED = "changed while it was read: give a file that no program writes to"
 
 
 class Input(Protocol):
@@ -55,7 +55,7 @@ class KeptInput(msgspec.Struct, frozen=True):
         return self.content if (start, end) == (0, self.size) else self.content[start:end]
 
     def part(self, path: str, start: int, size: int) -> Input:
-        """A range of it under a name of its own."""
+        """Return a range of it under another path."""
         return KeptInput(path, self.content[start : start + size])
 
 
@@ -65,9 +65,9 @@ class FileInput(msgspec.Struct, frozen=True):
     path: str
     file: str
     size: int
-    # What the file was like when it was found; see `_identify`.
+    # Shows whether the file has changed since; see `_identify`.
     identity: tuple[int, ...]
-    # Where in the file the part begins.
+    # The start of the part.
     begin: int = 0
 
     def read(self, start: int, end: int) -> bytes:
@@ -83,7 +83,7 @@ class FileInput(msgspec.Struct, frozen=True):
             os.close(descriptor)
 
     def part(self, path: str, start: int, size: int) -> Input:
-        """A range of it under a name of its own."""
+        """Return a range of it under another path."""
         return msgspec.structs.replace(self, path=path, begin=self.begin + start, size=size)
 
 
@@ -94,13 +94,13 @@ def _identify(found: os.stat_result) -> tuple[int, ...]:
 def _read_at(descriptor: int, size: int, start: int) -> bytes:
     if hasattr(os, "pread"):
         return os.pread(descriptor, size, start)
-    # Where there is none, there are no forked processes either that share the position.
+    # Systems without pread have no forked processes that share the position.
     os.lseek(descriptor, start, os.SEEK_SET)
     return os.read(descriptor, size)
 
 
 def read_range(descriptor: int, start: int, end: int, path: str) -> bytes:
-    """The bytes from start to end, all of them."""
+    """Return all bytes from start to end."""
     parts: list[bytes] = []
     try:
         while start < end and (part := _read_at(descriptor, end - start, start)):
@@ -114,17 +114,17 @@ def read_range(descriptor: int, start: int, end: int, path: str) -> bytes:
 
 
 class CopyBounds(msgspec.Struct, frozen=True):
-    """How much may be copied, and what is said of more."""
+    """How much may be copied, and the error for more."""
 
     limit: int = MAX_COPIED_BYTES
     refusal: str = f"larger than {MAX_COPIED_BYTES} bytes"
 
 
 class TemporaryCopy:
-    """A file without a name that bytes are copied to; it goes when nobody reads it any more."""
+    """An unnamed file that bytes are copied to; it is removed when it is no longer used."""
 
     def __init__(self) -> None:
-        # Loaded when needed: most runs copy nothing, and start-up counts.
+        # Imported here: most runs copy nothing, and start-up time matters.
         import tempfile
 
         with tempfile.TemporaryFile(dir=choose_folder()) as file:
@@ -133,7 +133,7 @@ class TemporaryCopy:
         self.size = 0
 
     def __reduce__(self) -> str:
-        # Only forked processes have the same file under the same number.
+        # Only forked processes have the same file descriptor.
         raise TypeError("a temporary copy can be read by forked processes only")
 
     def add(self, stream: BinaryIO, path: str, bounds: CopyBounds) -> None:
@@ -154,7 +154,7 @@ class TemporaryCopy:
         self.size += len(part)
 
     def part(self, path: str, start: int = 0) -> "CopiedInput":
-        """What was copied since there were so many bytes."""
+        """Return what was copied after the first `start` bytes."""
         return CopiedInput(path, self, self.size - start, start)
 
 
@@ -171,12 +171,12 @@ class CopiedInput(msgspec.Struct, frozen=True):
         return read_range(self.copy.descriptor, first, self.begin + end, self.path)
 
     def part(self, path: str, start: int, size: int) -> Input:
-        """A range of it under a name of its own."""
+        """Return a range of it under another path."""
         return msgspec.structs.replace(self, path=path, begin=self.begin + start, size=size)
 
 
 def choose_folder() -> str:
-    """Where temporary files go: not to `/tmp` where there is a choice, as that may be memory."""
+    """Return the folder for temporary files: not `/tmp` if possible, which may be memory."""
     import tempfile
 
     is_set = any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
@@ -187,7 +187,7 @@ def choose_folder() -> str:
 def copy_stream(
     stream: BinaryIO, path: str, bounds: CopyBounds | None = None, *, keep: bool = True
 ) -> Input:
-    """What a stream holds; small things stay in memory where they may."""
+    """Read a stream; with `keep`, a short one stays in memory."""
     part = stream.read(KEPT_FILE_BYTES)
     if keep and len(part) < KEPT_FILE_BYTES:
         return KeptInput(path, part)
@@ -198,7 +198,7 @@ def copy_stream(
 
 
 def open_input(path: str, *, keep: bool = True) -> Input:
-    """A file, a URL or stdin; a small file is read at once where it is to be kept."""
+    """Open a file, a URL or stdin; with `keep`, a small file is read at once."""
     if path == STDIN:
         return copy_stream(open_stdin(), STDIN)
     if is_url(path):
@@ -208,7 +208,7 @@ def open_input(path: str, *, keep: bool = True) -> Input:
         found = os.stat(path)
         refuse_devices(path, found)
         if not stat.S_ISREG(found.st_mode) or not found.st_size:
-            # Files that the kernel makes up as they are read say that they are empty.
+            # Virtual files of the kernel report a size of zero.
             with open(path, "rb") as stream:
                 return copy_stream(stream, path, keep=keep)
         given = FileInput(path, path, found.st_size, _identify(found))
@@ -219,13 +219,13 @@ def open_input(path: str, *, keep: bool = True) -> Input:
 
 
 def read_windows(given: Input, start: int, end: int) -> Iterator[bytes]:
-    """The bytes from start to end in pieces that are small enough to be held."""
+    """Return the bytes from start to end in parts that are small enough to be held."""
     for position in range(start, end, COPY_BYTES):
         yield given.read(position, min(position + COPY_BYTES, end))
 
 
 class Packing(StrEnum):
-    """What files can be packed in."""
+    """Formats of archives and compressed files."""
 
     GZIP = "gzip"
     ZIP = "zip"
@@ -233,7 +233,7 @@ class Packing(StrEnum):
 
 
 def find_packing(given: Input) -> Packing | None:
-    """What an input is packed in, by its first bytes, which no text begins with."""
+    """Return the format of an archive by its first bytes, which no text begins with."""
     head = given.read(0, min(_HEAD_BYTES, given.size))
     if head.startswith(b"\x1f\x8b"):
         return Packing.GZIP

@@ -1,7 +1,7 @@
-"""Where do JSON values begin and end in an input that is too large to be held?
+"""Finds JSON values in an input that is too large to be held, and the items of large lists.
 
-Values are read by Python's own reader, which says where each one ends; what it read is thrown away.
-The text is taken as Latin-1, so that offsets count bytes: nothing that shapes JSON is beyond ASCII.
+Python's own reader decides where each value ends; the values are thrown away. The text is decoded
+as Latin-1, so that offsets count bytes: the structure of JSON is ASCII.
 """
 
 import json
@@ -9,22 +9,31 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from lictor.cli.inputs.inputs import Input
+from lictor.cli.inputs.inputs import COPY_BYTES, Input
 from lictor.cli.inputs.resources import DocumentSpan
+from lictor.cli.inputs.shards import Shard, ShardBuilder
+from lictor.cli.inputs.yaml_items import OTHER_BREAK, is_list
 from lictor.core.raw import Json
 
 _WINDOW: Final = 1 << 18
-# Python's reader counts the lines before each fault: text that was gone through costs with each.
+# Python's reader counts the lines before each fault: text that was read already costs each time.
 _MAX_BEHIND: Final = 1 << 14
 _SPACE = re.compile(r"[ \t\r\n]*")
 _TOO_LARGE = "a value of more than %d bytes"
 _LONGEST_WORD: Final = 16
 _OPEN = "Unterminated string"
+_CUT_OFF = "the JSON is cut off"
+_NO_JSON: Final = "expected a JSON value"
 _READER = json.JSONDecoder()
+# Limits the bytes that are read in vain: each invalid value could be read to the end of what is
+# held, and the next one begin in the line after. A valid list is read twice.
+_MAX_WASTED: Final = 64 << 20
+_WASTE_PER_BYTE: Final = 4
+_FIRST_WINDOW: Final = 1 << 10
 
 
-class JsonFault(Exception):  # noqa: N818  (a fault of the text, not of ours)
-    """What stands at an offset is no JSON, or ends too early."""
+class JsonFault(Exception):  # noqa: N818  (a fault of the text, not an error)
+    """The text at an offset is not JSON, or ends too early."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
@@ -33,16 +42,16 @@ class JsonFault(Exception):  # noqa: N818  (a fault of the text, not of ours)
 
 
 class JsonCursor:
-    """Reads on through a range of an input, and holds no more than one value and a window."""
+    """Reads a range of an input from start to end, and holds one value and a window."""
 
     def __init__(self, given: Input, start: int, end: int) -> None:
         self._given = given
         self._end = end
         self._text = ""
-        # Where the held text begins in the input, and where in it we are.
+        # Where the held text begins in the input, and the position in it.
         self._begin = start
         self._index = 0
-        # The bytes that were read of values which then turned out to be broken.
+        # The bytes that were read of invalid values.
         self.wasted = 0
 
     @property
@@ -50,7 +59,7 @@ class JsonCursor:
         return self._begin + self._index
 
     def seek(self, offset: int) -> None:
-        """Go on from somewhere else."""
+        """Continue at another offset."""
         if not self._begin <= offset <= self._begin + len(self._text):
             self._begin, self._text = offset, ""
         self._index = offset - self._begin
@@ -58,7 +67,7 @@ class JsonCursor:
             self._text, self._begin, self._index = self._text[self._index :], offset, 0
 
     def peek(self) -> str:
-        """The next character that is no white space; empty at the end."""
+        """Return the next character that is not white space; empty at the end."""
         while True:
             found = _SPACE.match(self._text, self._index)
             self._index = found.end() if found else self._index
@@ -68,26 +77,26 @@ class JsonCursor:
                 return ""
 
     def take(self, wanted: str) -> None:
-        """Go past a character that must come next."""
+        """Skip a character that must come next."""
         if self.peek() != wanted:
             self._fail(f"expected {wanted!r}")
         self._index += 1
 
     def read_value(self, limit: int) -> Json:
-        """The value that comes next, and go past it. Raises JsonFault for one that is too large."""
+        """Return the next value and skip it. Raises JsonFault if it is invalid or too large."""
         self.peek()
         while True:
             try:
                 value, end = _READER.raw_decode(self._text, self._index)
                 length = end - self._index
-                # A number at the end of the window may go on beyond it.
+                # A number at the end of the window may continue beyond it.
                 if end < len(self._text) or not self._read_on():
                     self._pass(length, limit)
                     return value
             except json.JSONDecodeError as error:
                 self._go_on(error, limit)
             except (RecursionError, ValueError) as error:
-                # A ValueError is about a number of thousands of digits.
+                # A ValueError is raised for a number of thousands of digits.
                 self._waste()
                 raise JsonFault("nested too deep, or a number too long", self.offset) from error
 
@@ -101,7 +110,7 @@ class JsonCursor:
         self._index += length
 
     def _go_on(self, error: json.JSONDecodeError, limit: int) -> None:
-        """Hold more of a value that could not be read; JsonFault where that does not help."""
+        """Read more of an incomplete value. Raises JsonFault if the value is invalid."""
         where, held = self._begin + error.pos, self._begin + len(self._text)
         is_open = error.msg.startswith(_OPEN)
         # An unfinished value fails where the text ends, or in the word before.
@@ -113,12 +122,12 @@ class JsonCursor:
             raise JsonFault(_TOO_LARGE % limit, self.offset) from error
         if not self._read_on():
             self._waste()
-            raise JsonFault("the JSON is cut off", where) from error
+            raise JsonFault(_CUT_OFF, where) from error
 
     def _read_on(self) -> bool:
-        """Hold more text; False where there is none."""
+        """Read more text; False at the end."""
         position = self._begin + len(self._text)
-        # As much again as a value is long already: a long one is not read too often.
+        # Doubled each time, so that a long value is not parsed too often.
         wanted = max(len(self._text) - self._index, _WINDOW)
         part = self._given.read(position, min(position + wanted, self._end))
         self._text = self._text[self._index :] + part.decode("latin-1")
@@ -128,11 +137,11 @@ class JsonCursor:
 
     def _fail(self, message: str) -> None:
         if not self.peek():
-            message = "the JSON is cut off"
+            message = _CUT_OFF
         raise JsonFault(message, self.offset)
 
     def list_members(self) -> Iterator[str]:
-        """The names in the object that comes next; the caller reads the value of each."""
+        """Return the names in the next object; the caller reads the value of each."""
         self.take("{")
         if self.peek() == "}":
             self._index += 1
@@ -149,7 +158,7 @@ class JsonCursor:
         self.take("}")
 
     def list_items(self, limit: int) -> Iterator[DocumentSpan]:
-        """Where each item of the array lies that comes next."""
+        """Return the span of each item of the next array."""
         self.take("[")
         if self.peek() == "]":
             self._index += 1
@@ -163,3 +172,124 @@ class JsonCursor:
                 break
             self._index += 1
         self.take("]")
+
+
+def split_values(builder: ShardBuilder, start: int, end: int) -> Iterator[Shard]:
+    """Build shards of JSON values that follow each other; a large one may be a list."""
+    cursor = JsonCursor(builder.given, start, end)
+    run: list[DocumentSpan] = []
+    while following := cursor.peek():
+        begin = cursor.offset
+        if following == "#":
+            yield from builder.group(run)
+            run = []
+            yield _pass_comments(builder, cursor, end)
+            continue
+        try:
+            if cursor.read_value(builder.limits.split) is None:
+                # A null alone is an empty document, but here it follows content.
+                raise JsonFault(_NO_JSON, begin)
+        except JsonFault:
+            yield from builder.group(run)
+            run = []
+            if cursor.wasted > _MAX_WASTED + _WASTE_PER_BYTE * (begin - start):
+                yield builder.build_fault(
+                    begin, end, "too many invalid values: the rest is not read"
+                )
+                return
+            cursor.seek(begin)
+            yield from _split_list(builder, cursor, end)
+            continue
+        run.append(DocumentSpan(begin, cursor.offset))
+        if cursor.offset - run[0].start >= builder.shard_bytes:
+            yield from builder.group(run)
+            run = []
+    yield from builder.group(run)
+
+
+def _split_list(builder: ShardBuilder, cursor: JsonCursor, end: int) -> Iterator[Shard]:
+    """Build shards of a large JSON value and skip it; an invalid one ends where the next begins."""
+    starts, start, position = cursor.peek(), cursor.offset, builder.position
+    around, shards = dict[str, Json](), list[Shard]()
+    is_clear = True
+    try:
+        for name in cursor.list_members():
+            # The last of two members with one name counts: such an object is not split.
+            is_clear = is_clear and name not in around
+            if name == "items" and cursor.peek() == "[":
+                around[name] = []
+                items = _SoundItems(cursor, builder.limits.document)
+                shards += builder.group(items.read())
+                items.check()
+            else:
+                value = cursor.read_value(builder.limits.document)
+                # All of them together could be as large as the input.
+                around[name] = value if isinstance(value, str) else None
+    except JsonFault as fault:
+        is_clear = False
+        resumed = _find_next_value(builder.given, max(start, fault.offset - 1), end)
+        cursor.seek(resumed)
+        if shards:
+            yield from shards
+            yield builder.build_fault(fault.offset, resumed, fault.message)
+            return
+    if is_clear and is_list(around) and around.get("items") == []:
+        yield from shards
+        return
+    builder.position = position
+    if starts == "{":
+        yield builder.build_whole(start, cursor.offset)
+    else:
+        yield builder.build_fault(start, cursor.offset, _NO_JSON)
+
+
+def _pass_comments(builder: ShardBuilder, cursor: JsonCursor, end: int) -> Shard:
+    """Return comments between JSON values as a shard without resources, and skip them."""
+    start, is_sound = cursor.offset, True
+    while cursor.peek() == "#" and is_sound:
+        begin = cursor.offset
+        after = min(_find(builder.given, begin, end, b"\n") + 1, end)
+        line = builder.given.read(begin, min(after, begin + builder.limits.document))
+        # For YAML, what follows another line end is content.
+        is_sound = OTHER_BREAK.search(line) is None
+        cursor.seek(after)
+    if is_sound:
+        return builder.build_whole(start, cursor.offset)
+    return builder.build_fault(start, cursor.offset, _NO_JSON)
+
+
+class _SoundItems:
+    """The items before a fault are kept."""
+
+    def __init__(self, cursor: JsonCursor, limit: int) -> None:
+        self._items = cursor.list_items(limit)
+        self._fault: JsonFault | None = None
+
+    def read(self) -> Iterator[DocumentSpan]:
+        try:
+            yield from self._items
+        except JsonFault as fault:
+            self._fault = fault
+
+    def check(self) -> None:
+        """Raise the fault."""
+        if self._fault is not None:
+            raise self._fault
+
+
+def _find_next_value(given: Input, start: int, end: int) -> int:
+    """Return the start of the next line that begins with a brace, or the end."""
+    return min(_find(given, start, end, b"\n{") + 1, end)
+
+
+def _find(given: Input, start: int, end: int, wanted: bytes) -> int:
+    """Return the next offset of one or two characters, or the end."""
+    position, window = start, _FIRST_WINDOW
+    while position < end:
+        after = min(position + window, end)
+        found = given.read(position, min(after + 1, end)).find(wanted)
+        if found >= 0:
+            return position + found
+        # Small at first: mostly it is the next line, and there may be many of them.
+        position, window = after, min(window * 2, COPY_BYTES)
+    return end

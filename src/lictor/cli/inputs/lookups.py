@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from lictor.cli.inputs.given_answers import GivenAnswers, find_projection, read_context_entry
 from lictor.cli.inputs.requests import GivenValues
 from lictor.cli.inputs.resources import LazyResources
 from lictor.core.errors import LookupFailedError, NotProvidedError, UsageError
@@ -36,32 +37,34 @@ _KIND_PLURALS = {"Endpoints": "endpoints"}
 class GivenObjects(msgspec.Struct, frozen=True):
     """The objects in files, by their use."""
 
-    # What mutations may change and generation may copy; None where nobody told of any.
+    # Objects that mutations may change and generation may copy; None if none were given.
     objects: tuple[JsonObject, ...] | None = None
-    # What context entries may read; None where there is no cluster to ask, not even a made-up one.
+    # Objects that context entries may read; None without a cluster, real or simulated.
     cluster: tuple[JsonObject, ...] | None = None
-    # Image reference -> what a registry would say.
+    # Image reference -> its image data.
     images: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
-    # Who is asked about other images, and about signatures; None where nobody is.
+    # For other images, and for signatures; None if registries are not used.
     registries: Registries | None = None
     # Parameters of admission policies.
     params: tuple[JsonObject, ...] = ()
     # Definitions of custom resources.
     crds: tuple[JsonObject, ...] = ()
-    # What a cluster says of its resources; None where none is asked.
+    # The resource types of a cluster; None without a cluster.
     served: tuple[ResourceType, ...] | None = None
-    # What is itself judged in this run: it answers what nothing else does.
-    judged: LazyResources | None = None
+    # The resources of this run: they answer lookups that nothing else does.
+    evaluated: LazyResources | None = None
+    # Responses of services and data of global context entries.
+    answers: GivenAnswers = GivenAnswers()
 
     def others(self, word: str, *, ignore_case: bool = False) -> Sequence[JsonObject]:
-        """What is judged beside the resource that is judged now: objects that hold a word."""
-        if self.judged is None:
+        """Return the other resources of this run that contain a word."""
+        if self.evaluated is None:
             return ()
-        return self.judged.others(word.encode(), ignore_case=ignore_case)
+        return self.evaluated.others(word.encode(), ignore_case=ignore_case)
 
 
 class OfflineLookups:
-    """Answers from files. Without given objects, lookups of the cluster have no answer."""
+    """Looks up objects in files. Without given objects, cluster lookups have no answer."""
 
     def __init__(self, values: GivenValues, given: GivenObjects | None = None) -> None:
         self._values = values
@@ -77,6 +80,9 @@ class OfflineLookups:
         raise LookupFailedError(f"failed to get configmap {namespace}/{name} : not found")
 
     def call_api(self, call: ApiCall) -> Json:
+        answer = self._given.answers.answer(call)
+        if answer is not None:
+            return answer
         cluster = self._given.cluster
         is_service = bool(call.service_url) or call.method != "GET"
         if cluster is not None and is_service:
@@ -88,24 +94,53 @@ class OfflineLookups:
         except LookupFailedError as error:
             if cluster is not None:
                 raise
-            # Of what nobody gave, nobody can say that a cluster does not have it.
-            asked = call.url_path or call.service_url
-            raise NotProvidedError(f"no cluster to ask for {asked}") from error
+            # An object that was not given may still exist in a cluster.
+            wanted = call.url_path or call.service_url
+            raise NotProvidedError(f"no cluster to query for {wanted}") from error
 
     def _list_others(self, url_path: str) -> Sequence[JsonObject]:
-        """What is judged and may be of the kind that a path names."""
+        """Return the resources of this run that may be of the kind of a path."""
         found = _parse_path(url_path)
         if found is None or not found.plural:
             return ()
         named = builtin_names().of_resource(found.group, found.version, found.plural)
         if named is not None and guess_plural(named.kind) == found.plural:
             return self._given.others(named.kind)
-        # A plural ends in s, es or ies; how its kind is written, only the kind itself says.
+        # A plural ends in s, es or ies; the capital letters of the kind are unknown.
         ending = next((each for each in _PLURALS if found.plural.endswith(each)), "")
         return self._given.others(found.plural.removesuffix(ending), ignore_case=True)
 
-    def global_reference(self, name: str, namespace: str) -> Json:  # noqa: ARG002
-        raise NotProvidedError(f"global context entry {name} was not given")
+    def global_reference(self, name: str) -> Json:
+        entry, _, projection = name.partition(".")
+        if entry in self._given.answers.entries:
+            return find_projection(self._given.answers.entries, name)
+        for found in (*self._list_own(), *self._given.others("GlobalContextEntry")):
+            spec = found.get("spec")
+            is_entry = GroupVersionKind.of(str(found.get("apiVersion")), str(found.get("kind")))
+            if (
+                (is_entry.group, is_entry.kind) == ("kyverno.io", "GlobalContextEntry")
+                and _metadata(found).get("name") == entry
+                and isinstance(spec, dict)
+                and isinstance(spec.get("kubernetesResource"), dict)
+            ):
+                return read_context_entry(spec, self._select_entry, projection)
+        raise NotProvidedError(f"global context entry {entry} was not given")
+
+    def _list_own(self) -> Iterable[JsonObject]:
+        """The objects that were given beside what is evaluated, each once."""
+        known = (*(self._given.objects or ()), *(self._given.cluster or ()))
+        return {id(each): each for each in known}.values()
+
+    def _select_entry(self, resource: JsonObject) -> Iterator[JsonObject]:
+        """The given objects of the kind that a GlobalContextEntry names."""
+        group, version, plural, namespace = (
+            str(resource.get(name) or "") for name in ("group", "version", "resource", "namespace")
+        )
+        path = f"/apis/{group}/{version}/{plural}" if group else f"/api/{version}/{plural}"
+        for found in (*self._list_own(), *self._list_others(path)):
+            place = _metadata(found).get("namespace")
+            if _is_of(found, group, version, plural) and (not namespace or place == namespace):
+                yield found
 
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
         return describe_given_image(self._given, reference, access)
@@ -139,7 +174,7 @@ class OfflineLookups:
         found = builtin_names().with_crds(self._given.crds).of_kind(group, version, kind)
         if found.guessed or found.namespaced is None:
             raise NotProvidedError(
-                f"nobody told whether {kind} of {api_version} lives in namespaces: give its "
+                f"unknown whether {kind} of {api_version} is namespaced: give its "
                 "CustomResourceDefinition"
             )
         return ResourceFacts(found.resource, found.namespaced)
@@ -148,7 +183,7 @@ class OfflineLookups:
         raise NotProvidedError(f"no addresses were given for {host[:253]}")
 
     def log_line(self, line: GuestLogLine) -> None:
-        """Verdicts are printed here, and no logs."""
+        """Commands print verdicts, and no logs."""
 
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
         return self._values.of_rule(policy, rule)
@@ -168,7 +203,7 @@ def _find_name(
 
 
 def _select_given(given: Iterable[JsonObject], query: ObjectQuery) -> tuple[JsonObject, ...]:
-    """Those of some objects that a query is about, and of them what it wants."""
+    """Select the objects and fields of a query."""
     labels = parse_label_selector(query.label_selector)
     fields = _read_fields(query.field_selector)
     mask = compile_field_mask(query.field_masks, always=ALWAYS_LISTED)
@@ -177,14 +212,14 @@ def _select_given(given: Iterable[JsonObject], query: ObjectQuery) -> tuple[Json
         for each in map(_drop_managed_fields, given)
         if labels(_metadata(each).get("labels") or {}) and _fits_fields(_metadata(each), fields)
     ]
-    return tuple(sorted(found, key=lambda each: [_tell(_metadata(each), n) for n in _PLACE]))
+    return tuple(sorted(found, key=lambda each: [_read_name(_metadata(each), n) for n in _PLACE]))
 
 
 _PLACE = ("namespace", "name")
 
 
 def _read_fields(selector: str) -> list[FieldTerm]:
-    """Its terms. Which other fields of a kind can be selected only a cluster knows."""
+    """Parse a field selector; only a cluster knows the other selectable fields of a kind."""
     terms = list(parse_field_selector(selector))
     for term in terms:
         if term.field.removeprefix("metadata.") not in _PLACE:
@@ -197,12 +232,12 @@ def _read_fields(selector: str) -> list[FieldTerm]:
 
 def _fits_fields(metadata: JsonObject, terms: list[FieldTerm]) -> bool:
     return all(
-        (_tell(metadata, term.field.removeprefix("metadata.")) == term.value) is term.is_equal
+        (_read_name(metadata, term.field.removeprefix("metadata.")) == term.value) is term.is_equal
         for term in terms
     )
 
 
-def _tell(metadata: JsonObject, name: str) -> str:
+def _read_name(metadata: JsonObject, name: str) -> str:
     return str(metadata.get(name) or "")
 
 
@@ -214,14 +249,14 @@ def _drop_managed_fields(given: JsonObject) -> JsonObject:
     return {**given, "metadata": kept}
 
 
-# A run sees each tag once: it judges what is there now.
+# A run resolves each tag once.
 _TAG_SECONDS = 600.0
 
 
 def choose_registries(*, network: bool, layout: str = "") -> Registries | None:
-    """Who is asked about images in one run: a folder, registries on the network, or nobody."""
+    """Return the source of images for one run: a folder, registries, or None."""
     if network and layout:
-        raise UsageError("--registry and --image-layout: the folder stands in for registries")
+        raise UsageError("--registry and --image-layout: the folder replaces registries")
     if layout:
         from lictor.images.layout import OciLayout
 
@@ -236,21 +271,21 @@ def choose_registries(*, network: bool, layout: str = "") -> Registries | None:
 
 
 def choose_given(given: GivenObjects) -> Registries:
-    """The registries that may be asked; NotProvidedError says how to allow it."""
+    """Return the registries that may be queried. Raises NotProvidedError if there are none."""
     if given.registries is None:
         raise NotProvidedError(
-            "no registry to ask: --registry asks registries, --image-layout DIR a folder"
+            "no registry to query: give --registry, or a folder with --image-layout DIR"
         )
     return given.registries
 
 
 def describe_given_image(given: GivenObjects, reference: str, access: RegistryAccess) -> JsonObject:
-    """What was given by hand for an image, or else what its registry says."""
+    """Return the given data of an image, or else those of its registry."""
     found = given.images.get(reference)
     if found is not None:
         return found
     if given.registries is None:
-        raise NotProvidedError(f"no registry to ask for {reference}")
+        raise NotProvidedError(f"no registry to query for {reference}")
     from lictor.images.image_data import describe_image
 
     return describe_image(given.registries, reference, access)
@@ -311,14 +346,14 @@ def _parse_path(url_path: str) -> _ApiPath | None:
 
 
 def _answer_path(url_path: str, resources: Sequence[JsonObject]) -> Json:
-    asked = _parse_path(url_path)
-    if asked is None:
+    wanted = _parse_path(url_path)
+    if wanted is None:
         raise LookupFailedError(f"{url_path} is not a path of the Kubernetes API")
-    namespace = asked.namespace
-    of_kind = [r for r in resources if _is_of(r, asked.group, asked.version, asked.plural)]
+    namespace = wanted.namespace
+    of_kind = [r for r in resources if _is_of(r, wanted.group, wanted.version, wanted.plural)]
     kept = [r for r in of_kind if not namespace or _metadata(r).get("namespace") == namespace]
-    if asked.name:
-        return _find_named(kept, asked.name, url_path)
+    if wanted.name:
+        return _find_named(kept, wanted.name, url_path)
     if not of_kind:
         raise LookupFailedError(f"nothing was given for {url_path}")
     return _make_list(kept, of_kind[0])

@@ -1,8 +1,8 @@
 """Work spread over processes, forked after compiling; results keep their order.
 
 Worker k of n does the chunks k, k+n, k+2n... and writes each answer to its own pipe; the parent
-reads the pipes in turn. Nobody waits for a queue, the order is that of one process, and a full pipe
-slows its writer down.
+reads the pipes in turn. There is no queue, the order is that of one process, and a full pipe slows
+its writer down.
 """
 
 import os
@@ -27,14 +27,14 @@ class WorkerError(LictorError):
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0)) or 1
     return os.cpu_count() or 1
 
 
 def choose_processes(tasks: int, wanted: int) -> int:
-    """How many processes pay off: as many as wanted, or as the work is worth."""
+    """Return the number of processes: as requested, or by the amount of work."""
     if not hasattr(os, "fork"):
         return 1
     if wanted > 0:
@@ -47,10 +47,15 @@ def map_chunks(
     chunks: Sequence[Sequence[Task]],
     processes: int,
 ) -> Iterator[Answer]:
-    """The answers of `work` to the chunks, in order, made by so many processes."""
+    """Return the answers of `work` to the chunks, in order, computed by several processes."""
     if processes <= 1 or len(chunks) <= 1:
-        yield from map(work, chunks)
-        return
+        return map(work, chunks)
+    return _map_on_processes(work, chunks, processes)
+
+
+def _map_on_processes(
+    work: Callable[[Sequence[Task]], Answer], chunks: Sequence[Sequence[Task]], processes: int
+) -> Iterator[Answer]:
     workers: list[tuple[int, BinaryIO]] = []
     try:
         for k in range(processes):
@@ -79,7 +84,7 @@ def _start_worker(
         return process, os.fdopen(readable, "rb", buffering=1 << 16)
     os.close(readable)
     for _, stream in others:
-        # A pipe that a sister holds open would never break, and its writer never end.
+        # A pipe that another worker holds open would never break, and its writer never end.
         os.close(stream.fileno())
     _run_worker(work, chunks, writable)
     raise AssertionError("a worker never returns")

@@ -1,4 +1,4 @@
-"""Policy files sorted into policies, exceptions, other kinds, and those that cannot be used."""
+"""Loads policy files: policies, exceptions, other kinds, and policies that cannot be used."""
 
 import posixpath
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from lictor.cli.inputs.sources import STDIN, SourceText, is_url
 from lictor.core.errors import LoadError
-from lictor.core.families.registry import Role, registry, resolve
+from lictor.core.families.family import Role
+from lictor.core.families.registry import registry
 from lictor.core.load.policies import (
     Loaded,
     Sourced,
@@ -22,7 +23,7 @@ from lictor.core.model.metadata import PolicyRecord
 from lictor.core.raw import JsonObject
 
 _DEFINITION = "CustomResourceDefinition"
-# Evaluators of their own: what they judge are requests to a service, not resources.
+# Modes with separate evaluators: they evaluate requests to a service, not resources.
 AUTHORIZING_MODES = ("HTTP", "Envoy")
 
 
@@ -32,14 +33,14 @@ class UnusablePolicy(msgspec.Struct, frozen=True):
     name: str
     kind: str
     reason: str
-    # A whole family of policies that comes later, not a fault of this one.
+    # The whole kind is not supported; the policy may be valid.
     is_later: bool = False
 
 
 class LoadedPolicies(msgspec.Struct, frozen=True):
-    """What policy files hold."""
+    """The content of policy files."""
 
-    # Those that are asked about requests, in the order in which they are.
+    # Policies that evaluate requests, in their order.
     policies: tuple[PolicyRecord, ...] = ()
     # Those that delete on a schedule.
     deletions: tuple[PolicyRecord, ...] = ()
@@ -48,9 +49,9 @@ class LoadedPolicies(msgspec.Struct, frozen=True):
     servers: tuple[PolicyRecord, ...] = ()
     unusable: tuple[UnusablePolicy, ...] = ()
     warnings: tuple[str, ...] = ()
-    # What was left out, for those who ask.
+    # Documents that were left out; printed with -v.
     notes: tuple[str, ...] = ()
-    # Definitions of custom resources: they tell how kinds are called in policies.
+    # Definitions of custom resources: they define the names of kinds in policies.
     crds: tuple[JsonObject, ...] = ()
 
     def __len__(self) -> int:
@@ -108,7 +109,7 @@ def load_policy_files(texts: Iterable[SourceText]) -> LoadedPolicies:
 
 
 def load_exceptions(texts: Iterable[SourceText]) -> tuple[PolicyRecord, ...]:
-    """Files that hold exceptions and nothing else."""
+    """Load files of exceptions. Raises LoadError for other policies."""
     loaded = _load(texts)
     for problem in loaded.problems:
         if problem.severity is Severity.ERROR:
@@ -132,16 +133,16 @@ def _load(texts: Iterable[SourceText]) -> Loaded:
 
 
 def _locate_files(found: Sourced[PolicyRecord]) -> Sourced[PolicyRecord]:
-    """The policy with the files that it names found from the folder of its own file."""
-    locate = registry().of(found.record).locate_files
-    if not locate or is_url(found.source):
+    """Resolve the paths in a policy relative to the folder of its file."""
+    if is_url(found.source):
         return found
     folder = "." if found.source == STDIN else posixpath.dirname(found.source) or "."
-    return replace(found, record=resolve(locate)(found.record, folder))
+    located = registry().of(found.record).family.locate_files(found.record, folder)
+    return found if located is found.record else replace(found, record=located)
 
 
 def _is_fatal(found: Finding) -> bool:
-    # A misspelt field elsewhere makes a rule say less; here it lets images pass unverified, and
+    # A misspelt field elsewhere makes a rule check less; here it lets images pass unverified, and
     # Kyverno refuses it as well.
     return found.severity is Severity.ERROR or "verifyImages" in found.path
 
@@ -150,7 +151,7 @@ def _list_image_faults(loaded: Loaded) -> Iterator[Finding]:
     for policy in loaded.policies:
         if not any(_is_about_images(rule) for rule in _rules_of(policy.record)):
             continue
-        # Loaded where needed: most policies are not about images.
+        # Imported here: most policies are not about images.
         from lictor.lint.policy import find_image_faults
 
         for fault in find_image_faults(policy.body):
@@ -172,7 +173,7 @@ def _rules_of(policy: PolicyRecord) -> tuple[object, ...]:
 
 
 def _list_broken(errors: Iterable[Finding]) -> list[UnusablePolicy]:
-    """One entry for each broken document, with the first thing that is wrong with it."""
+    """Return one entry for each invalid document, with its first error."""
     found: dict[tuple[str, str, str], UnusablePolicy] = {}
     for error in errors:
         name = error.name or error.location.file
@@ -189,7 +190,7 @@ def _identify_policy(policy: Sourced[PolicyRecord]) -> tuple[str, str, str]:
 
 
 def _list_without_rules(loaded: Loaded) -> list[UnusablePolicy]:
-    """Policies that decide nothing, most likely for a misspelt field: that is no success."""
+    """List policies without rules, most likely because of a misspelt field: an error."""
     return [
         UnusablePolicy(
             policy.record.metadata.name,

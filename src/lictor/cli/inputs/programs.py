@@ -1,13 +1,16 @@
 """Compiles all given policies, in the same way for `apply`, `test` and `explain`."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from lictor.cli.inputs.lookups import GivenObjects
 from lictor.cli.inputs.policies import LoadedPolicies
 from lictor.core.assembly import CompileOptions, compile_documents
-from lictor.core.families.built_in import load_part
+from lictor.core.families.registry import registry
+from lictor.core.lang.wasm_module import NoModules
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Program
 from lictor.core.model.request import GroupVersionKind
@@ -28,11 +31,26 @@ def compile_given(
     """The programs of all policies about resources."""
     documents = (
         *policies.about_resources,
+        *_list_own_mutations(policies.about_resources),
         *policies.bindings,
         *policies.servers,
         *exceptions,
     )
     return compile_documents(documents, **choose_options(given, lookups))
+
+
+def _list_own_mutations(policies: Iterable[Any]) -> Iterator[PolicyRecord]:
+    """Policies about existing objects once more, for the object of the request itself.
+
+    In a cluster, admission changes the object, and the background controller the targets.
+    """
+    for policy in policies:
+        evaluation: Any = getattr(policy.spec, "evaluation", None)
+        existing = getattr(evaluation, "mutate_existing", None)
+        if existing is not None and existing.enabled:
+            own = replace(evaluation, mutate_existing=replace(existing, enabled=False))
+            spec = replace(policy.spec, evaluation=own, target_match_constraints=None)
+            yield replace(policy, spec=spec)
 
 
 def compile_for_payloads(
@@ -74,18 +92,18 @@ def report_guessed_names(
         return lambda _: ""
     names = name_resources(given)
 
-    def tell(kind: GroupVersionKind) -> str:
+    def describe(kind: GroupVersionKind) -> str:
         if kind.group not in groups and "*" not in groups:
             return ""
         found = names.of_kind(kind.group, kind.version, kind.kind)
         if not found.guessed:
             return ""
         return (
-            f"nothing tells how {kind.api_version} {kind.kind} is called in resourceRules; "
+            f"the resource name of {kind.api_version} {kind.kind} in resourceRules is unknown; "
             f'taken to be "{found.resource}" (give its CustomResourceDefinition to be sure)'
         )
 
-    return tell
+    return describe
 
 
 def _list_constraints(policies: LoadedPolicies) -> "Iterator[MatchResources]":
@@ -117,6 +135,7 @@ class GivenModules:
     def load(self, address: str, namespace: str = "") -> "WasmModule":
         # Threads do not survive a fork, and the store needs one to end what loops.
         if self._store is None or self._process != os.getpid():
-            # Loads wasmtime and what speaks to registries, which most runs never need.
-            self._store, self._process = load_part("module store")(), os.getpid()
+            # Loads wasmtime and the registry client, which most runs never need.
+            found = (family.open_modules() for family in registry().families)
+            self._store, self._process = next(filter(None, found), NoModules()), os.getpid()
         return self._store.load(address, namespace)

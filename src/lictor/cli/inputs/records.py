@@ -1,9 +1,9 @@
 """The files that only the command line reads: Test, Values, UserInfo, Context, ClusterResource.
 
-All are cli.kyverno.io/v1alpha1. Older files have no apiVersion and kind; `load` says so.
+All are cli.kyverno.io/v1alpha1. Older files have no apiVersion and kind; `load` reports it.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -97,7 +97,7 @@ class User(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class UserInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who asks: the user and the roles bound to them."""
+    """The caller: the user and the roles bound to them."""
 
     api_version: str = ""
     kind: str = ""
@@ -115,7 +115,7 @@ class UserInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ImageData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a registry would say about an image."""
+    """The data of an image, as a registry returns them."""
 
     image: str = ""
     resolved_image: str = ""
@@ -175,7 +175,7 @@ class TestResourceSpec(msgspec.Struct, frozen=True, rename="camel", omit_default
 
 
 class TestResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What one rule should say about some resources."""
+    """The expected result of one rule for some resources."""
 
     __test__ = False
 
@@ -194,8 +194,18 @@ class TestResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     is_mutating_policy: bool = False
     patched_resources: str = ""
     generated_resource: str = ""
+    # Files; each generated object must be in one of them. They replace `generatedResource`.
+    generated_resources: Strings = ()
     clone_source_resource: str = ""
     fail_on_missing_resources: bool = False
+    # The operation of the request; empty: that of the values, or CREATE.
+    operation: Literal["", "CREATE", "UPDATE", "DELETE"] = ""
+
+    @property
+    def generated_files(self) -> Strings:
+        """The files with the objects that a rule generates."""
+        single = (self.generated_resource,) if self.generated_resource else ()
+        return self.generated_resources or single
 
 
 class CheckMatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -214,8 +224,42 @@ class Check(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     error: Json = None
 
 
+class MockedResponse(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The answer of a service that is not called."""
+
+    body: Json
+    status_code: int = 200
+
+
+class ApiCallResponse(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The answer to calls of one URL, or of one path of the API server."""
+
+    response: MockedResponse
+    url: str = ""
+    url_path: str = ""
+    method: Literal["", "GET", "POST"] = ""
+
+
+class MockedProjection(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A part of a global context entry, by a JMESPath expression."""
+
+    name: str
+    path: str
+
+
+class MockedContextEntry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The data of a GlobalContextEntry."""
+
+    name: str
+    data: Json = None
+    resources: tuple[JsonObject, ...] = ()
+    resource_files: Strings = ()
+    field_path: str = ""
+    projections: tuple[MockedProjection, ...] = ()
+
+
 class Test(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Policies, resources, and what the ones should say about the others."""
+    """Policies, resources, and the expected results."""
 
     __test__ = False
 
@@ -226,7 +270,9 @@ class Test(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     name: str = ""
     policies: Strings = ()
     resources: Strings = ()
+    # The older form of `jsonPayloads`, for one file.
     json_payload: str = ""
+    json_payloads: Strings = ()
     http_payloads: Strings = ()
     envoy_payloads: Strings = ()
     target_resources: Strings = ()
@@ -237,6 +283,8 @@ class Test(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     exceptions: Strings = ()
     context: str = ""
     cluster_resources: Strings = ()
+    api_call_responses: tuple[ApiCallResponse, ...] = ()
+    global_context_entries: tuple[MockedContextEntry, ...] = ()
     results: tuple[TestResult, ...] = ()
     checks: tuple[Check, ...] = ()
 

@@ -21,7 +21,7 @@ CLONE_TIMEOUT_SECONDS = 300.0
 _MAX_REDIRECTS = 5
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LOCATION = re.compile(r"<= Recv header: location: *(\S+)", re.IGNORECASE)
-# What git asks a server for first; a server that moved a repository answers with another address.
+# The first request of git; a server that moved a repository redirects it.
 _ADVERTISEMENT = "/info/refs"
 # The names by which a shell function gives git the credentials: arguments can be read by every user
 # of the machine, the environment only by its owner.
@@ -33,7 +33,7 @@ _HELPER = (
 
 
 class GitAccess(msgspec.Struct, frozen=True):
-    """Which branch to read, who asks, and whether its files may lead out of the repository."""
+    """The branch, the credentials, and whether files may lead out of the repository."""
 
     branch: str = ""
     username: str = ""
@@ -42,13 +42,13 @@ class GitAccess(msgspec.Struct, frozen=True):
 
 
 def run_clone(repository: str, branch: str, target: Path, access: GitAccess) -> None:
-    """Clone one branch; LoadError where that fails, or where another host would be asked."""
-    asked = repository
+    """Clone one branch. Raises LoadError if that fails, or if another host would be used."""
+    address = repository
     for _ in range(_MAX_REDIRECTS + 1):
-        moved = _try_clone(asked, branch, target, access)
+        moved = _try_clone(address, branch, target, access)
         if moved is None:
             return
-        asked = follow_redirect(asked, moved)
+        address = follow_redirect(address, moved)
     raise LoadError("failed to clone repository (too many redirects)", where=hide_user(repository))
 
 
@@ -58,7 +58,7 @@ def hide_user(url: str) -> str:
 
 
 def follow_redirect(repository: str, location: str) -> str:
-    """The address that a server sends us to; LoadError where that is not the same server."""
+    """Return the address of a redirect. Raises LoadError if it is another server."""
     old = urlsplit(repository)
     new = urlsplit(urljoin(f"{repository}{_ADVERTISEMENT}", location))
     if not _is_same_host(old, new):
@@ -95,7 +95,7 @@ def _without_user(parts: SplitResult) -> str:
 
 
 def _try_clone(repository: str, branch: str, target: Path, access: GitAccess) -> str | None:
-    """Clone, and give None; or where the server sends us instead."""
+    """Clone and return None, or return the address of a redirect."""
     _check_address(repository)
     # Loaded on first use: few runs read repositories.
     import subprocess
@@ -120,13 +120,13 @@ def _try_clone(repository: str, branch: str, target: Path, access: GitAccess) ->
             raise LoadError(f"failed to clone repository ({reason})", where=shown) from None
         except (subprocess.TimeoutExpired, OSError) as error:
             reason = type(error).__name__ if isinstance(error, subprocess.TimeoutExpired) else error
-            told = f"failed to clone repository ({reason})"
-            raise LoadError(told, where=hide_user(repository)) from None
+            message = f"failed to clone repository ({reason})"
+            raise LoadError(message, where=hide_user(repository)) from None
     return None
 
 
 def _check_address(repository: str) -> None:
-    """LoadError for a server that nothing is fetched from; git resolves the name by itself."""
+    """Raise LoadError for a blocked server; git itself resolves the name later."""
     from lictor.http.addresses import find_addresses_now
 
     parts = urlsplit(repository)
@@ -137,7 +137,7 @@ def _check_address(repository: str) -> None:
     except BlockedAddressError as error:
         raise LoadError(str(error), where=hide_user(repository)) from None
     except (OSError, UnicodeError):
-        return  # git may know a proxy, and says what is missing
+        return  # git may know a proxy, and reports the error
 
 
 def _read_redirect(trace: Path) -> str:
@@ -216,7 +216,7 @@ def clone_repository(url: str, access: GitAccess) -> str:
     root = os.path.realpath(tempfile.mkdtemp(prefix="lictor-git-"))
     atexit.register(shutil.rmtree, root, ignore_errors=True)
     run_clone(parsed.repository, parsed.branch, Path(root), access)
-    # It holds the address with all that was in it, and nobody needs it any more.
+    # It contains the address with its credentials, and is no longer needed.
     shutil.rmtree(os.path.join(root, ".git"), ignore_errors=True)
     if not access.allow_outside:
         _CONFINED.add(root)
@@ -224,7 +224,7 @@ def clone_repository(url: str, access: GitAccess) -> str:
     start = os.path.realpath(os.path.join(root, parsed.folder))
     if not is_within(start, root):
         shown = hide_user(url)
-        raise UsageError(f"{shown}: the folder {parsed.folder!r} lies outside of the repository")
+        raise UsageError(f"{shown}: the folder {parsed.folder!r} is outside of the repository")
     if not os.path.exists(start):
         raise LoadError(f"the repository has no folder {parsed.folder!r}", where=hide_user(url))
     return start
@@ -240,7 +240,7 @@ def list_repository_files(url: str, access: GitAccess) -> Iterator[str]:
 
 
 def confine(path: str, folder: str) -> str:
-    """A path that a file in `folder` names: LoadError where that leads out of a clone."""
+    """Check a path that a file in `folder` names. Raises LoadError if it leaves a clone."""
     here = os.path.abspath(folder)
     root = next((root for root in _CONFINED if is_within(here, root)), None)
     if root is None:
@@ -249,7 +249,7 @@ def confine(path: str, folder: str) -> str:
     found = os.path.normpath(path)
     if "://" in path or not is_within(os.path.abspath(found), root):
         raise LoadError(
-            "lies outside of the cloned repository whose file names it, and is not read "
+            "is outside of the cloned repository whose file names it, and is not read "
             "(--allow-outside reads it)",
             where=path,
         )
@@ -257,7 +257,7 @@ def confine(path: str, folder: str) -> str:
 
 
 def _remove_links_outside(root: str, url: str) -> None:
-    """Take away symbolic links that lead out of a clone, and say so."""
+    """Remove symbolic links that lead out of a clone, and warn."""
     removed = []
     for folder, folders, files in os.walk(root):
         for path in (os.path.join(folder, name) for name in (*folders, *files)):

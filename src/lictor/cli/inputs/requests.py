@@ -16,6 +16,9 @@ from lictor.core.model.result import PolicyRef
 from lictor.core.raw import Json, JsonObject
 
 _NOTHING: Mapping[str, Json] = MappingProxyType({})
+_OPERATION = "request.operation"
+# Operations whose requests have an old object.
+_CHANGING = ("UPDATE", "DELETE")
 _AUTOGEN_PREFIXES = ("autogen-cronjob-", "autogen-")
 
 
@@ -24,7 +27,9 @@ class GivenValues:
 
     def __init__(self, values: ValuesSpec | None = None, settings: Sequence[str] = ()) -> None:
         spec = values if values is not None else ValuesSpec()
+        self._spec, self._texts = spec, tuple(settings)
         self._global = dict(spec.global_values)
+        _check_operation(self._global.get(_OPERATION, ""))
         self._settings, self.ignored_settings = parse_settings(settings)
         self._by_resource: dict[tuple[str, str], dict[str, Json]] = {}
         self._by_rule: dict[tuple[str, str], Mapping[str, Json]] = {}
@@ -44,6 +49,16 @@ class GivenValues:
             if isinstance(found, dict) and isinstance(found.get("metadata"), dict)
         }
         self._subresources = _read_subresources(spec.subresources)
+
+    @property
+    def operation(self) -> Operation:
+        """The operation of requests for policies without named rules."""
+        given = self._settings.get(_OPERATION, self._global.get(_OPERATION))
+        return Operation(given) if given in _CHANGING else Operation.CREATE
+
+    def with_operation(self, operation: str) -> "GivenValues":
+        """The same values for requests of one operation."""
+        return GivenValues(self._spec, (*self._texts, f"{_OPERATION}={operation}"))
 
     @property
     def change_requests(self) -> bool:
@@ -76,11 +91,11 @@ class GivenValues:
         return self._namespaces.get(namespace, MappingProxyType({}))
 
     def namespace(self, name: str) -> JsonObject | None:
-        """The whole object of a namespace, where it was given."""
+        """Return the object of a namespace; None if it was not given."""
         return self._namespace_objects.get(name)
 
     def parent_of(self, kind: GroupVersionKind) -> tuple[GroupVersionKind, str]:
-        """The kind that owns a subresource, and its name there; a plain kind owns itself."""
+        """Return the parent kind of a subresource and its name; a plain kind is its own parent."""
         return self._subresources.get(kind, (kind, ""))
 
     def _find_rule(self, policy: str, rule: str) -> tuple[str, str]:
@@ -92,6 +107,15 @@ class GivenValues:
             if shorter in self._by_rule:
                 return shorter
         return key
+
+
+def _check_operation(value: Json) -> None:
+    if value and value not in (*_CHANGING, "CREATE", "CONNECT"):
+        raise LoadError(
+            f'invalid request.operation value "{value}", must be one of CREATE, UPDATE, DELETE, '
+            "CONNECT",
+            where="globalValues",
+        )
 
 
 def _read_namespaces(spec: ValuesSpec) -> dict[str, Mapping[str, str]]:
@@ -119,13 +143,12 @@ def _read_subresources(
 
 Adapt = Callable[[PolicyRef, Request], Request]
 
-_OPERATION = "request.operation"
 _OBJECT = "request.object."
 _OLD_OBJECT = "request.oldObject."
 
 
 class RequestFactory(msgspec.Struct, frozen=True):
-    """Everything that a request is made with, besides its resource."""
+    """Builds requests of resources: the caller, the values and the namespaces."""
 
     values: GivenValues = msgspec.field(default_factory=GivenValues)
     caller: Caller | None = None
@@ -133,7 +156,7 @@ class RequestFactory(msgspec.Struct, frozen=True):
     namespaces: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
 
     def make_request(self, resource: JsonObject) -> Request:
-        """The creation of a resource."""
+        """Return the request that creates a resource."""
         kind, subresource = self.values.parent_of(
             GroupVersionKind.of(str(resource.get("apiVersion")), str(resource.get("kind")))
         )
@@ -149,20 +172,17 @@ class RequestFactory(msgspec.Struct, frozen=True):
 
     @property
     def adapt(self) -> Adapt | None:
-        """How a request changes for one policy; None where it never does."""
+        """Return the function that changes a request for one policy; None without values."""
         return self._adapt if self.values.change_requests else None
 
     def _adapt(self, policy: PolicyRef, request: Request) -> Request:
-        # Values stand for what named rules ask for; others judge the creation of what is given.
         if not registry().of_result(policy).has_named_rules:
-            return request
+            return self._change_operation(request)
         variables = self.values.of_resource(policy.name, _metadata(request.resource, "name"))
         if not variables:
             return request
         operation = _read_operation(variables.get(_OPERATION))
-        resource = request.resource
-        new = None if operation is Operation.DELETE else resource
-        old = None if operation is Operation.CREATE else resource
+        new, old = _choose_objects(request.resource, operation)
         return replace(
             request,
             object=_merge(new, variables, _OBJECT),
@@ -170,6 +190,22 @@ class RequestFactory(msgspec.Struct, frozen=True):
             operation=operation,
             variables=_leave_variables(variables, new, old, operation),
         )
+
+    def _change_operation(self, request: Request) -> Request:
+        """CEL reads the operation only; all other values are those of context entries."""
+        operation = self.values.operation
+        if operation is Operation.CREATE or request.operation is not Operation.CREATE:
+            return request
+        new, old = _choose_objects(request.resource, operation)
+        return replace(request, object=new, old_object=old, operation=operation)
+
+
+def _choose_objects(
+    resource: JsonObject, operation: Operation
+) -> tuple[JsonObject | None, JsonObject | None]:
+    """The object and the old object of a request."""
+    new = None if operation is Operation.DELETE else resource
+    return new, None if operation is Operation.CREATE else resource
 
 
 def _metadata(resource: JsonObject, name: str) -> str:
@@ -179,8 +215,8 @@ def _metadata(resource: JsonObject, name: str) -> str:
 
 
 def _read_operation(value: Json) -> Operation:
-    # Any other word is only a variable: what is asked for stays the creation of the resource.
-    return Operation(value) if value in ("UPDATE", "DELETE") else Operation.CREATE
+    # Any other word is only a variable: the request stays the creation of the resource.
+    return Operation(value) if value in _CHANGING else Operation.CREATE
 
 
 def _leave_variables(
@@ -189,7 +225,7 @@ def _leave_variables(
     old: JsonObject | None,
     operation: Operation,
 ) -> dict[str, Json]:
-    """What is not already part of the request: a rule may look at it as at another request."""
+    """Return the variables that are not part of the request."""
     taken: list[str] = [_OBJECT] if new is not None else []
     taken += [_OLD_OBJECT] if old is not None else []
     return {
@@ -203,7 +239,7 @@ def _leave_variables(
 def _merge(
     resource: JsonObject | None, variables: Mapping[str, Json], prefix: str
 ) -> JsonObject | None:
-    """The resource with the values that were given for parts of it."""
+    """Return the resource with the given values merged into it."""
     if resource is None:
         return None
     whole = variables.get(prefix.removesuffix("."))

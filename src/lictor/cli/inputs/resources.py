@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -22,13 +23,13 @@ _NO_KIND = GroupVersionKind("", "", "")
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """One document of a file, under the path by which the user calls it."""
+    """One document of a file, with the path that the user gave."""
 
     path: str
     body: JsonObject
 
     def make_request(self, mode: str) -> Request:
-        """The payload for policies of a mode; its kind is never what it says of itself."""
+        """Return the request of a payload for policies of a mode; its `kind` is ignored."""
         if mode == "JSON":
             return Request(kind=_NO_KIND, object=self.body)
         from lictor.core.families.kyverno_cel.authorizing import REQUEST_KINDS
@@ -37,7 +38,7 @@ class Payload(msgspec.Struct, frozen=True):
 
 
 def load_payloads(paths: Iterable[str]) -> Iterator[Payload]:
-    """The payloads of files, one for each document."""
+    """Load the payloads of files, one for each document."""
     for path in paths:
         yield from parse_payloads(read_any(path))
 
@@ -54,7 +55,7 @@ def parse_payloads(text: SourceText) -> Iterator[Payload]:
         raise LoadError("there is no payload in this file", where=text.path)
 
 
-# What follows the dashes is a comment, or an error that is told in its place.
+# The text after the dashes is a comment, or an error that the parser reports.
 _SEPARATOR = re.compile(rb"\n---")
 # A line that is no comment and no mere separator; or what may end a comment, or is no YAML.
 # re: linear - blanks are taken from the beginning of a line only
@@ -70,14 +71,14 @@ MAX_ANSWERING_BYTES: Final = 64 << 20
 
 
 class DocumentSpan(msgspec.Struct, frozen=True):
-    """Where one document lies in a text."""
+    """The range of one document in a text."""
 
     start: int
     end: int
 
 
 class DocumentText(msgspec.Struct, frozen=True):
-    """The text of one document, and where in its file it stands."""
+    """The text of one document, and its position in the file."""
 
     path: str
     content: bytes
@@ -87,7 +88,7 @@ class DocumentText(msgspec.Struct, frozen=True):
 
 
 def find_documents(content: bytes) -> list[DocumentSpan]:
-    """The documents of a text that hold more than comments; nothing is parsed."""
+    """Find the documents of a text that contain more than comments; nothing is parsed."""
     starts = [0, *(found.start() + 1 for found in _SEPARATOR.finditer(content))]
     spans = []
     for start, end in zip(starts, (*starts[1:], len(content)), strict=True):
@@ -96,7 +97,7 @@ def find_documents(content: bytes) -> list[DocumentSpan]:
     return spans
 
 
-# Settings of tools lie beside resources: no cluster takes them.
+# Files of tools beside resources, which no cluster accepts.
 _TOOL_GROUPS = ("kustomize.config.k8s.io/", "cli.kyverno.io/")
 # re: bounded - the name of a file has at most 255 characters
 _TOOL_FILE = re.compile(r"(?:.*[-_.])?values(?:[-_.].*)?\.ya?ml|kustomization\.ya?ml|Chart\.ya?ml")
@@ -105,7 +106,7 @@ _TOOL_FILE = re.compile(r"(?:.*[-_.])?values(?:[-_.].*)?\.ya?ml|kustomization\.y
 def leave_tool_files(
     text: SourceText, spans: list[DocumentSpan], lines_before: int = 0
 ) -> tuple[list[DocumentSpan], list[str]]:
-    """The documents but for settings of Helm, Kustomize and `test`, and what to say of those."""
+    """Leave out files of Helm, Kustomize and `test`; also return a warning for each."""
     is_named = _TOOL_FILE.fullmatch(os.path.basename(text.path)) is not None
     if not is_named and not any(group.encode() in text.content for group in _TOOL_GROUPS):
         return spans, []
@@ -117,7 +118,7 @@ def leave_tool_files(
 
 
 def _is_tool_file(text: SourceText, span: DocumentSpan, *, is_named: bool) -> bool:
-    """Only what no API server could be given; what cannot be read is judged, and so is an error."""
+    """Whether no API server accepts the document; an unreadable one is evaluated, an error."""
     try:
         documents = list(iter_documents(text.content[span.start : span.end], text.path))
     except LoadError:
@@ -130,7 +131,7 @@ def _is_tool_file(text: SourceText, span: DocumentSpan, *, is_named: bool) -> bo
 
 
 def parse_resources(content: bytes, span: DocumentSpan, path: str) -> Iterator[JsonObject]:
-    """The resource of one document, or those of a `v1` List."""
+    """Parse the resource of one document, or those of a `v1` List."""
     try:
         for document in iter_documents(content[span.start : span.end], path):
             yield from _take_resources(document.body, f"{path}:{document.line}")
@@ -141,7 +142,7 @@ def parse_resources(content: bytes, span: DocumentSpan, path: str) -> Iterator[J
 
 
 def parse_document(document: DocumentText) -> Iterator[JsonObject]:
-    """The same for a document by itself."""
+    """Return the resources of a document."""
     path = document.path
     try:
         for found in iter_documents(document.content, path):
@@ -151,7 +152,7 @@ def parse_document(document: DocumentText) -> Iterator[JsonObject]:
 
 
 def list_resource_paths(body: Json) -> Iterator[tuple[FieldPath, Json]]:
-    """Where in a document its resources stand, in the order in which they are read."""
+    """Return the path of each resource in a document, in order."""
     if isinstance(body, dict) and body.get("kind") == "List" and body.get("apiVersion") == "v1":
         items = body.get("items")
         if isinstance(items, list):
@@ -180,7 +181,7 @@ def load_files(*paths: str | Path) -> tuple[JsonObject, ...]:
     return found
 
 
-# The documents that hold a word, in any case where it is not to be the same.
+# Returns the documents that contain a word; the flag ignores the case.
 FindDocuments: TypeAlias = Callable[[bytes, bool], Iterable[DocumentText]]
 
 
@@ -206,42 +207,34 @@ _ENCODING_TAGS = (b"!!b", b"!!%", b"!<")
 
 
 def may_hide_words(content: bytes) -> bool:
-    """Whether a text may say a word without its bytes: by escapes, in base64, or in UTF-16."""
+    """Whether a text may contain a word in another form: escapes, base64 or UTF-16."""
     if b"\0" in content or any(tag in content for tag in _ENCODING_TAGS):
         return True
     return b"\\" in content and _HIDDEN.search(content) is not None
 
 
 def holds_word(content: bytes, word: bytes, *, ignore_case: bool) -> bool:
-    """Whether a word stands in a text, or may stand there in another spelling."""
+    """Whether a text contains a word, or may contain it in another form."""
     if word in content or (ignore_case and word.lower() in content.lower()):
         return True
     return may_hide_words(content)
 
 
 class LazyResources:
-    """What is judged answers lookups too: read when someone first asks for such objects."""
+    """The resources of the run as answers to lookups; read at the first lookup."""
 
     def __init__(self, find: FindDocuments, limit: int = MAX_ANSWERING_BYTES) -> None:
         self._find = find
         # The bytes of all documents that may be held.
         self._limit = limit
-        # None where there is too much of it.
+        # None if the documents are too large.
         self._known: dict[tuple[bytes, bool], tuple[JsonObject, ...] | None] = {}
         self._size = 0
-        # Documents are judged on several threads.
-        self._judged = threading.local()
+        # Documents are evaluated on several threads.
         self._lock = threading.Lock()
 
-    def judge(self, resource: JsonObject) -> None:
-        """Which resource is judged from now on, on this thread."""
-        self._judged.key = _identify(resource)
-
     def others(self, word: bytes, *, ignore_case: bool = False) -> list[JsonObject]:
-        """The objects whose documents hold a word, and maybe more.
-
-        All but the one that is judged: while it is created, a cluster does not have it yet.
-        """
+        """Return the objects whose documents contain a word, and possibly others."""
         with self._lock:
             if (word, ignore_case) not in self._known:
                 self._known[word, ignore_case] = self._read(word, ignore_case=ignore_case)
@@ -249,10 +242,9 @@ class LazyResources:
         if found is None:
             raise LookupFailedError(
                 f"more than {self._limit} bytes of the given resources could answer: give "
-                "those that policies ask for by --context-file, and judge the others in parts"
+                "those that policies look up by --context-file, and evaluate the others in parts"
             )
-        own = getattr(self._judged, "key", None)
-        return [each for each in found if _identify(each) != own]
+        return list(found)
 
     def _read(self, word: bytes, *, ignore_case: bool) -> tuple[JsonObject, ...] | None:
         found: list[JsonObject] = []
@@ -261,17 +253,11 @@ class LazyResources:
             size += len(document.content)
             if size > self._limit:
                 return None
-            # A broken document is told where it is judged.
+            # An invalid document is reported when it is evaluated.
             with suppress(LoadError):
                 found.extend(parse_document(document))
         self._size = size
         return tuple(found)
-
-
-def _identify(resource: JsonObject) -> tuple[Json, ...]:
-    metadata = resource["metadata"]
-    names = metadata.get("namespace"), metadata.get("name")
-    return (resource["apiVersion"], resource["kind"], *names)
 
 
 def _move_down(error: LoadError, path: str, lines: int, columns: int = 0) -> LoadError:
@@ -307,11 +293,21 @@ def _fill_defaults(resource: JsonObject, where: str) -> JsonObject:
         metadata = resource["metadata"] = {}
     if not isinstance(metadata, dict):
         raise LoadError("is not a resource: `metadata` is not an object", where=where)
-    if not metadata.get("namespace"):
-        # Kyverno does so for every kind, even for those without a namespace.
+    if not metadata.get("namespace") and not _is_clustered(
+        resource["apiVersion"], resource["kind"]
+    ):
         metadata["namespace"] = "default"
     _fill_maps(resource)
     return resource
+
+
+@lru_cache(maxsize=1024)
+def _is_clustered(api_version: str, kind: str) -> bool:
+    """Whether a built-in kind has no namespaces."""
+    from lictor.core.facts.resource_names import builtin_names
+
+    group, _, version = api_version.rpartition("/")
+    return builtin_names().of_kind(group, version, kind).namespaced is False
 
 
 def _fill_maps(resource: JsonObject) -> None:

@@ -1,95 +1,149 @@
-"""A shard: whole documents of one input, small enough for a worker to hold.
+"""A shard: documents of one input that follow each other, small enough for a worker to hold.
 
-Whoever has the input and the shard can judge its documents; nothing else of the input is needed.
+A process that has the input and the shard can evaluate its documents without reading anything else.
 """
 
-from collections.abc import Iterator
-from enum import StrEnum
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
-from lictor.cli.inputs.inputs import Input, KeptInput
-from lictor.cli.inputs.resources import DocumentSpan, DocumentText, find_documents
+from lictor.cli.inputs.inputs import Input, read_windows
+from lictor.cli.inputs.resources import DocumentSpan, DocumentText, may_hide_words
 from lictor.core.errors import LoadError
 
-
-class ShardForm(StrEnum):
-    """What a shard holds."""
-
-    # Documents between `---`.
-    DOCUMENTS = "documents"
-    # One document that is not to be taken apart.
-    WHOLE = "whole"
-    # JSON values, with commas or without: JSON lines, or items of a list.
-    JSON_VALUES = "json values"
-    YAML_ITEMS = "yaml items"
+# An input of up to 8 GB has about two to this power of shards.
+_SHARDS_POWER: Final = 14
+# Documents with these words are looked up before anything is evaluated.
+MARKED_WORDS: Final = (b"Namespace", b"CustomResourceDefinition", b"PolicyException")
+_READ_ONE_BY_ONE = (
+    "only documents between `---`, JSON lines and the items of a v1 List are read one by one"
+)
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """A stretch of whole documents in one input."""
+    """Documents of one input."""
 
     # The number of the input.
     source: int
     span: DocumentSpan
-    # The lines of the input before it, and the characters of its first line before it.
+    # The lines of the input before the span, and the characters of its first line before it.
     line: int
     column: int
-    form: ShardForm
-    # How many documents there are.
-    count: int
-    # Why what stands here cannot be read.
+    # The start and end of each document, relative to the span.
+    offsets: "array[int]"
+    # Whether documents are items of a YAML list, each with its dash.
+    is_items: bool = False
+    # Why the documents cannot be read.
     fault: str = ""
-    # Which of the words that were looked for it holds.
+    # The marked words that the documents contain.
     words: frozenset[bytes] = frozenset()
 
     @property
     def size(self) -> int:
         return self.span.end - self.span.start
 
+    @property
+    def count(self) -> int:
+        """The number of documents."""
+        return len(self.offsets) // 2
 
-def read_shard(given: Input, shard: Shard) -> Iterator[DocumentText]:
-    """The documents of a shard, in order. Raises LoadError where they cannot be read."""
-    if shard.fault:
-        raise LoadError(shard.fault, where=f"{given.path}:{shard.line + 1}:{shard.column + 1}")
-    data = given.read(shard.span.start, shard.span.end)
-    line, counted = shard.line, 0
-    for start, content in _split(data, shard.form, given.path):
-        line += data.count(b"\n", counted, start)
-        counted = start
-        begin = data.rfind(b"\n", 0, start) + 1
-        column = start - begin + (0 if begin else shard.column)
-        yield DocumentText(given.path, content, line, column)
-
-
-def _split(data: bytes, form: ShardForm, path: str) -> Iterator[tuple[int, bytes]]:
-    """Where each document begins, and its text."""
-    match form:
-        case ShardForm.DOCUMENTS:
-            for span in find_documents(data):
-                yield span.start, data[span.start : span.end]
-        case ShardForm.WHOLE:
-            yield 0, data
-        case ShardForm.YAML_ITEMS:
-            # Loaded when needed, as below: most inputs are small, and start-up counts.
-            from lictor.cli.inputs.yaml_items import split_items
-
-            yield from split_items(data)
-        case ShardForm.JSON_VALUES:
-            for found in _split_values(data, path):
-                yield found.start, data[found.start : found.end]
+    def read(self, given: Input) -> Iterator[DocumentText]:
+        """Return the documents, in order. Raises LoadError if they cannot be read."""
+        path, line, counted = given.path, self.line, 0
+        if self.fault:
+            raise LoadError(self.fault, where=f"{path}:{line + 1}:{self.column + 1}")
+        data = given.read(self.span.start, self.span.end)
+        for start, end in zip(self.offsets[::2], self.offsets[1::2], strict=True):
+            line += data.count(b"\n", counted, start)
+            counted = start
+            begin = data.rfind(b"\n", 0, start) + 1
+            column = start - begin + (0 if begin else self.column)
+            content = _blank_dash(data[start:end]) if self.is_items else data[start:end]
+            yield DocumentText(path, content, line, column)
 
 
-def _split_values(data: bytes, path: str) -> Iterator[DocumentSpan]:
-    from lictor.cli.inputs.json_values import JsonCursor, JsonFault
+def _blank_dash(item: bytes) -> bytes:
+    """Replace the dash by a blank, so that every line and column stays the same."""
+    indent = len(item) - len(item.lstrip(b" "))
+    return b"%b %b" % (item[:indent], item[indent + 1 :])
 
-    cursor = JsonCursor(KeptInput(path, data), 0, len(data))
-    while following := cursor.peek():
-        if following == ",":
-            cursor.take(",")
-            cursor.peek()
-        start = cursor.offset
-        try:
-            cursor.read_value(len(data))
-        except JsonFault as fault:
-            raise LoadError(fault.message, where=path) from fault
-        yield DocumentSpan(start, cursor.offset)
+
+class ShardLimits(msgspec.Struct, frozen=True):
+    """How much is held at once, in bytes."""
+
+    # A single document up to this size is always parsed as a whole.
+    split: int = 512 << 10
+    # The largest document, or item of a list.
+    document: int = 64 << 20
+    smallest_shard: int = 32 << 10
+
+
+class _Position(msgspec.Struct, frozen=True):
+    """An offset, the number of lines before it, and where its line begins."""
+
+    offset: int = 0
+    lines: int = 0
+    begin: int = 0
+
+
+class ShardBuilder:
+    """Builds the shards of one input, in order, and counts lines on the way."""
+
+    def __init__(self, given: Input, source: int, limits: ShardLimits) -> None:
+        self.given = given
+        self.limits = limits
+        # About how large a shard is; what is larger than `split` is a single document.
+        smallest = max(given.size >> _SHARDS_POWER, limits.smallest_shard)
+        self.shard_bytes = min(smallest, limits.split)
+        self._source = source
+        # May be set back, to build other shards of the same range.
+        self.position = _Position()
+
+    def group(self, spans: Iterable[DocumentSpan], *, is_items: bool = False) -> Iterator[Shard]:
+        """Build shards of documents that follow each other."""
+        run: list[DocumentSpan] = []
+        for span in spans:
+            run.append(span)
+            if span.end - run[0].start >= self.shard_bytes:
+                yield self.build(run, is_items=is_items)
+                run = []
+        if run:
+            yield self.build(run, is_items=is_items)
+
+    def build_whole(self, start: int, end: int) -> Shard:
+        """Build the shard of one document that is not split."""
+        if end - start > self.limits.document:
+            message = f"a document of more than {self.limits.document} bytes: {_READ_ONE_BY_ONE}"
+            return self.build_fault(start, end, message)
+        return self.build([DocumentSpan(start, end)])
+
+    def build_fault(self, start: int, end: int, message: str) -> Shard:
+        """Build the shard of a range that cannot be read."""
+        at, span = self.count_lines(start), DocumentSpan(start, end)
+        offsets = array("Q", (0, end - start))
+        return Shard(self._source, span, at.lines, start - at.begin, offsets, fault=message)
+
+    def build(self, run: list[DocumentSpan], *, is_items: bool = False) -> Shard:
+        """Build a shard of these documents."""
+        start, end = run[0].start, run[-1].end
+        at, data = self.count_lines(start), self.given.read(start, end)
+        self.position = _advance(at, data)
+        is_hidden = may_hide_words(data)
+        words = frozenset(word for word in MARKED_WORDS if is_hidden or word in data)
+        offsets = array("Q", [at - start for span in run for at in (span.start, span.end)])
+        span, column = DocumentSpan(start, end), start - at.begin
+        return Shard(self._source, span, at.lines, column, offsets, is_items, words=words)
+
+    def count_lines(self, offset: int) -> _Position:
+        """Return the position of an offset; counts on from the last one."""
+        for part in read_windows(self.given, self.position.offset, offset):
+            self.position = _advance(self.position, part)
+        return self.position
+
+
+def _advance(position: _Position, data: bytes) -> _Position:
+    last = data.rfind(b"\n")
+    begin = position.begin if last < 0 else position.offset + last + 1
+    return _Position(position.offset + len(data), position.lines + data.count(b"\n"), begin)

@@ -55,7 +55,7 @@ def is_url(path: str) -> bool:
 
 
 def hide_credentials(address: str) -> str:
-    """An address without user, password and query: signed links carry their signature there."""
+    """Remove user, password and query, which contains the signature of signed links."""
     if "://" not in address:
         return address
     return LOGIN.sub("", address).partition("?")[0]
@@ -75,14 +75,14 @@ def read_file(path: str) -> SourceText:
 
 
 def open_stdin() -> BinaryIO:
-    """What is piped in, not read yet."""
+    """Return standard input, unread."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("'-' means standard input, but nothing is piped in")
     return sys.stdin.buffer
 
 
 def read_stdin() -> SourceText:
-    """Read what is piped in."""
+    """Read standard input."""
     return SourceText(STDIN, read_bounded(open_stdin(), "standard input"))
 
 
@@ -121,12 +121,12 @@ def is_pattern(path: str) -> bool:
 
 
 def expand_glob(path: str) -> list[str]:
-    """The paths that a pattern matches, sorted."""
+    """Return the paths that a pattern matches, sorted."""
     if not is_pattern(path):
         return [path]
     found = sorted(_walk_glob(path) if "**" in path.split(os.sep) else glob.glob(path))
     for each in found:
-        # Nobody named them: a pattern opens no pipe.
+        # The user did not name them: a pattern opens no pipe.
         if not os.path.isdir(each):
             check_regular(each)
     return found or [path]
@@ -148,7 +148,7 @@ def _walk_glob(pattern: str) -> Iterator[str]:
 
 
 def _fits(names: list[str], steps: list[str]) -> bool:
-    """Whether the parts of a path are what the steps of a pattern say."""
+    """Whether the parts of a path match the steps of a pattern."""
     if not steps or not names:
         return not names and all(step == "**" for step in steps)
     if steps[0] == "**":
@@ -202,7 +202,7 @@ def read_any(path: str) -> SourceText:
 
 
 def resolve_path(path: str, folder: Path) -> str:
-    """A path that a test file names, seen from the folder of that file.
+    """Resolve a path of a test file relative to the folder of that file.
 
     A file of a cloned repository may name nothing but files of that repository.
     """

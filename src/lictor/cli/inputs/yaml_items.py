@@ -1,7 +1,7 @@
-"""Where does each item of a large `v1` List in YAML lie? Found by its lines; nothing is parsed.
+"""Finds the items of a large `v1` List in YAML by their lines; nothing is parsed.
 
-Only what kubectl and people write is taken apart: a mapping whose `items:` holds a block sequence,
-each item begun by a dash at the same depth. Lines of an item stand deeper than its dash.
+Only the form that kubectl writes is split: a mapping whose `items:` holds a block sequence, each
+item begun by a dash at the same depth. Lines of an item are indented deeper than its dash.
 """
 
 import re
@@ -12,6 +12,7 @@ import msgspec
 
 from lictor.cli.inputs.inputs import COPY_BYTES, Input
 from lictor.cli.inputs.resources import DocumentSpan
+from lictor.cli.inputs.shards import Shard, ShardBuilder
 from lictor.core.errors import LoadError
 from lictor.core.load.yaml import Document, iter_documents
 
@@ -20,46 +21,46 @@ _MAX_LINE: Final = 64 << 20
 _ITEMS = re.compile(rb"^items:[ \t]*(?:#[^\n]*|\r)?\n(?:[ \t]*(?:#[^\n]*|\r)?\n)*(?=( *)-\s)", re.M)
 
 
-# What ends a line for YAML, and not here: what stands behind it could be anything. What a byte
-# order mark means depends on where in the document it stands.
+# Line ends of YAML that are not `\n`: what follows one could be anything. The meaning of a byte
+# order mark depends on its place in the document.
 OTHER_BREAK = re.compile(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf")
 
 
-class ItemList(msgspec.Struct, frozen=True):
-    """The head of a list that may be taken apart."""
+class _ItemList(msgspec.Struct, frozen=True):
+    """The head of a list that may be split."""
 
-    # Where the head begins, and where the first item does.
+    # The start of the head, and of the first item.
     start: int
     first: int
     indent: int
 
 
-def find_item_list(given: Input, start: int, end: int) -> ItemList | None:
-    """The head of a list; None where the document is something else."""
+def _find_item_list(given: Input, start: int, end: int) -> _ItemList | None:
+    """Return the head of a list; None for another document."""
     head = given.read(start, min(start + _HEAD_BYTES, end))
     found = _ITEMS.search(head)
-    return None if found is None else ItemList(start, start + found.end(), len(found[1]))
+    return None if found is None else _ItemList(start, start + found.end(), len(found[1]))
 
 
 def _compile_line(indent: int) -> re.Pattern[bytes]:
-    """A line that stands no deeper than the dashes, and is no comment; with or without a dash."""
+    """Match a line that is indented no deeper than the dashes, and is no comment."""
     # re: linear - one repetition with a bound
     return re.compile(rb"^( {0,%d})(?=[^\s#])(-(?=\s))?" % indent, re.MULTILINE)
 
 
-class ItemWalk:
-    """Goes through the items of a list; knows afterwards whether it was one."""
+class _ItemWalk:
+    """Reads the items of a list; afterwards `is_list` is known."""
 
-    def __init__(self, given: Input, head: ItemList, end: int) -> None:
+    def __init__(self, given: Input, head: _ItemList, end: int) -> None:
         self._given = given
         self._head = head
         self._end = end
-        # Where what comes after the items begins.
+        # The end of the items.
         self._tail = end
         self._has_other_breaks = False
 
     def list_items(self) -> Iterator[DocumentSpan]:
-        """Where each item lies, its dash included."""
+        """Return the span of each item, with its dash."""
         start = -1
         for offset, is_item in self._list_lines():
             if start >= 0:
@@ -79,7 +80,7 @@ class ItemWalk:
             position += len(part)
             text = rest + part
             begin = position - len(text)
-            # The last line may go on in the next part.
+            # The last line may continue in the next part.
             whole = len(text) if position == self._end else text.rfind(b"\n") + 1
             self._has_other_breaks |= OTHER_BREAK.search(text, 0, whole) is not None
             for found in line.finditer(text, 0, whole):
@@ -89,7 +90,7 @@ class ItemWalk:
                 raise LoadError(f"a line of more than {_MAX_LINE} bytes", where=self._given.path)
 
     def is_list(self) -> bool:
-        """Whether what stands around the items says that this is a `v1` List."""
+        """Whether the fields around the items are those of a `v1` List."""
         if self._has_other_breaks or self._end - self._tail > _HEAD_BYTES:
             return False
         head = self._given.read(self._head.start, self._head.first)
@@ -102,7 +103,7 @@ class ItemWalk:
 
 
 def _holds_one(document: Document) -> bool:
-    """Whether the item that was put in is all: other `items` would count instead of these."""
+    """Whether there is only the inserted item: other `items` would replace these."""
     is_repeated = any(key == "items" for key, _, _ in document.duplicates)
     return document.body["items"] == [{}] and not is_repeated
 
@@ -112,11 +113,14 @@ def is_list(body: object) -> bool:
     return isinstance(body, dict) and (body.get("apiVersion"), body.get("kind")) == ("v1", "List")
 
 
-def split_items(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """The items in a stretch of a list: where each begins, and its text without the dash."""
-    indent = len(content) - len(content.lstrip(b" "))
-    starts = [found.start() for found in _compile_line(indent).finditer(content) if found[2]]
-    for start, end in zip(starts, (*starts[1:], len(content)), strict=True):
-        dash = start + indent
-        # Blanks in its place: every line and column stays what it is.
-        yield start, b"%b %b" % (content[start:dash], content[dash + 1 : end])
+def split_yaml_list(builder: ShardBuilder, start: int, end: int) -> Iterator[Shard]:
+    """Build shards of the items of a list; another document stays whole."""
+    position, items = builder.position, _find_item_list(builder.given, start, end)
+    if items is not None:
+        walk = _ItemWalk(builder.given, items, end)
+        shards = list(builder.group(walk.list_items(), is_items=True))
+        if walk.is_list():
+            yield from shards
+            return
+        builder.position = position
+    yield builder.build_whole(start, end)

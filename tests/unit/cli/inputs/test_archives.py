@@ -12,8 +12,8 @@ from typing import Literal
 import pytest
 
 from lictor.cli.inputs.archives import unpack
+from lictor.cli.inputs.document_reader import DocumentReader
 from lictor.cli.inputs.inputs import Input, KeptInput, open_input
-from lictor.cli.inputs.resource_inputs import ResourceInputs
 from lictor.core.errors import LoadError
 
 PODS = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{n}"}} for n in range(6)]
@@ -64,7 +64,7 @@ def test_the_files_of_an_archive_are_judged(
 ) -> None:
     (tmp_path / "odd-name").write_bytes(content)
     path = str(tmp_path / "odd-name")
-    found = ResourceInputs(unpack(open_input(path, keep=not is_file), keep=not is_file))
+    found = DocumentReader(unpack(open_input(path, keep=not is_file), keep=not is_file))
     paths = [each.path.removeprefix(path) for each in found.inputs]
     assert paths == ["/a/first.yaml", "/b/list.json", "/c.jsonl"]
     assert list(found.list_resources()) == [

@@ -58,11 +58,10 @@ def service(name: str, port: int) -> str:
         (BY_NAMESPACE, POD + NAMESPACE.replace("ZONE", "b"), "pass: 0, fail: 0, warn: 0, error: 0"),
         (BY_MAP, POD + NAMES.replace("NAME", "mine"), "pass: 1, fail: 0, warn: 0, error: 0"),
         (BY_MAP, POD + NAMES.replace("NAME", "other"), "pass: 0, fail: 1, warn: 0, error: 0"),
-        # Each sees the others, and not itself.
-        (BY_LIST, service("a", 1) + service("b", 2), "pass: 2, fail: 0, warn: 0, error: 0"),
+        # Each sees all of them, itself too, as in Kyverno 1.19.
+        (BY_LIST, service("a", 1) + service("b", 2), "pass: 0, fail: 2, warn: 0, error: 0"),
         (BY_LIST, service("a", 1) + service("b", 1), "pass: 0, fail: 2, warn: 0, error: 0"),
-        # Of what was not given nobody knows that there is none of it.
-        (BY_LIST, service("a", 1), "pass: 0, fail: 0, warn: 0, error: 1"),
+        (BY_LIST, service("a", 1), "pass: 0, fail: 1, warn: 0, error: 0"),
         (BY_MAP, POD, "pass: 0, fail: 0, warn: 0, error: 1"),
     ],
 )

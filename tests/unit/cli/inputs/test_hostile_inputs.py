@@ -8,18 +8,18 @@ from base64 import b64encode
 import pytest
 
 from lictor.cli.exit_codes import run
+from lictor.cli.inputs.document_reader import DocumentReader
 from lictor.cli.inputs.input_files import read_namespace_labels
 from lictor.cli.inputs.inputs import Input, KeptInput
-from lictor.cli.inputs.resource_inputs import ResourceInputs
 from lictor.cli.inputs.resources import may_hide_words
-from lictor.cli.inputs.shard_finder import ShardBounds
+from lictor.cli.inputs.shards import ShardLimits
 from lictor.cli.inputs.sources import fetch_url
 from lictor.core.errors import LoadError
 from lictor.core.raw import JsonObject
 
-WHOLE = ShardBounds(split=1 << 30, document=1 << 30, smallest_shard=1 << 30)
-SMALL = ShardBounds(split=150, document=1 << 20, smallest_shard=150)
-TINY = ShardBounds(split=60, document=1 << 20, smallest_shard=20)
+WHOLE = ShardLimits(split=1 << 30, document=1 << 30, smallest_shard=1 << 30)
+SMALL = ShardLimits(split=150, document=1 << 20, smallest_shard=150)
+TINY = ShardLimits(split=60, document=1 << 20, smallest_shard=20)
 
 
 def make_item(name: str, indent: str = "") -> str:
@@ -41,10 +41,10 @@ YAML_POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: z}\n"
 FLOW = "{apiVersion: v1, kind: Pod, metadata: {name: bad}}"
 
 
-def read(content: bytes, bounds: ShardBounds) -> list[JsonObject] | None:
+def read(content: bytes, bounds: ShardLimits) -> list[JsonObject] | None:
     """All resources; None where something cannot be read."""
     try:
-        return list(ResourceInputs([KeptInput("f", content)], bounds).list_resources())
+        return list(DocumentReader([KeptInput("f", content)], bounds).list_resources())
     except LoadError:
         return None
 
@@ -171,7 +171,7 @@ def test_whatever_is_cut_where_the_same_is_read_or_an_error_told() -> None:
         content = spoil(rng.choice(["", "\n", "---\n"]).join(parts), rng).encode()
         whole = read(content, WHOLE)
         readable += whole is not None
-        bounds = ShardBounds(rng.choice([60, 300, 900]), 1 << 20, rng.choice([20, 50, 200]))
+        bounds = ShardLimits(rng.choice([60, 300, 900]), 1 << 20, rng.choice([20, 50, 200]))
         cut = read(content, bounds)
         # What is nearly JSON is read as YAML where it is small, and what follows it is not.
         refused += cut is None and whole is not None
@@ -207,13 +207,13 @@ class CountedInput:
 def test_a_broken_line_costs_no_more_than_some_lines() -> None:
     lines = 8000
     given = CountedInput(b'{"a":x}\n' * lines)
-    assert ResourceInputs([given], TINY).count == lines
+    assert DocumentReader([given], TINY).count == lines
     assert given.read_bytes < lines * 4000
 
 
 def test_values_that_never_end_are_given_up() -> None:
     content = b'{"a":[\n' * 80_000
-    found = ResourceInputs([KeptInput("f", content)])
+    found = DocumentReader([KeptInput("f", content)])
     # Each line begins a value that all others are within.
     assert len(found.shards) < 400
     assert found.shards[-1].span.end == len(content)
@@ -362,7 +362,7 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("kind", SPELLINGS.values(), ids=SPELLINGS)
 def test_a_namespace_is_found_however_it_is_spelt(kind: str) -> None:
-    found = ResourceInputs([KeptInput("f", NAMESPACE.format(kind).encode())])
+    found = DocumentReader([KeptInput("f", NAMESPACE.format(kind).encode())])
     assert read_namespace_labels(found.find)["web"]["a"] == "b"
 
 
@@ -370,7 +370,7 @@ def test_a_namespace_is_found_however_it_is_spelt(kind: str) -> None:
 def test_a_namespace_is_found_in_other_encodings(encoding: str) -> None:
     mark = "\ufeff" if encoding == "utf-16-be" else ""
     content = (mark + NAMESPACE.format("Namespace")).encode(encoding)
-    found = ResourceInputs([KeptInput("f", content)])
+    found = DocumentReader([KeptInput("f", content)])
     assert read_namespace_labels(found.find)["web"]["a"] == "b"
 
 
@@ -378,7 +378,7 @@ def test_escapes_make_no_exception_of_a_policy() -> None:
     policy = '---\napiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: "\\x41"}\n'
     exception = '---\napiVersion: kyverno.io/v2\nkind: "PolicyE\\x78ception"\nmetadata: {name: e}\n'
     broken = '---\nkind: "\\x41"\n  x: y\n'
-    found = ResourceInputs([KeptInput("f", (policy + exception + broken).encode())])
+    found = DocumentReader([KeptInput("f", (policy + exception + broken).encode())])
     assert [each.content.decode() for each in found.select(b"PolicyException")] == [exception]
 
 

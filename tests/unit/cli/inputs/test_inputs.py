@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lictor.cli.inputs.document_reader import DocumentReader, open_resources
 from lictor.cli.inputs.inputs import (
     KEPT_BYTES,
     KEPT_FILE_BYTES,
@@ -18,7 +19,6 @@ from lictor.cli.inputs.inputs import (
     open_input,
     read_windows,
 )
-from lictor.cli.inputs.resource_inputs import ResourceInputs, open_resources
 from lictor.core.errors import LoadError
 
 CONTENT = bytes(range(256)) * (KEPT_FILE_BYTES // 128)
@@ -104,7 +104,7 @@ def test_a_stream_that_does_not_end_is_refused() -> None:
 def test_devices_are_refused_and_nothing_is_empty() -> None:
     with pytest.raises(LoadError, match="is a device"):
         open_input("/dev/zero")
-    assert ResourceInputs([open_input("/dev/null")]).count == 0
+    assert DocumentReader([open_input("/dev/null")]).count == 0
 
 
 def test_a_pattern_loses_no_file_by_another_that_cannot_be_read(tmp_path: Path) -> None:

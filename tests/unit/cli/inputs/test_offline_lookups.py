@@ -68,7 +68,7 @@ def test_without_a_cluster_nothing_is_known() -> None:
     for ask in (
         lambda: nothing.config_map("a", "b"),
         lambda: nothing.call_api(ApiCall("/api/v1/pods")),
-        lambda: nothing.global_reference("x", ""),
+        lambda: nothing.global_reference("x"),
         lambda: nothing.image_data("nginx"),
         lambda: nothing.resource("v1", "Pod", "a", "p"),
     ):
@@ -113,7 +113,7 @@ def make_text(*objects: dict) -> SourceText:
 def test_what_is_judged_answers_by_its_kind() -> None:
     own = thing("example.com/v1", "NetworkBoundary", "a", "mine")
     find = find_in_texts([make_text(SETTINGS, POD, OTHER_POD, POLICY, own)])
-    judged = OfflineLookups(GivenValues(), GivenObjects(judged=LazyResources(find)))
+    judged = OfflineLookups(GivenValues(), GivenObjects(evaluated=LazyResources(find)))
     paths = {
         "/api/v1/pods": ["p", "q"],
         "/apis/networking.k8s.io/v1/networkpolicies": ["deny"],
@@ -128,7 +128,7 @@ def test_what_is_judged_answers_by_its_kind() -> None:
 def test_too_much_that_could_answer_is_an_error_and_nothing_else() -> None:
     pods = [thing("v1", "Pod", "a", f"pod-{number}") for number in range(20)]
     find = find_in_texts([make_text(SETTINGS, *pods)])
-    judged = OfflineLookups(GivenValues(), GivenObjects(judged=LazyResources(find, limit=1000)))
+    judged = OfflineLookups(GivenValues(), GivenObjects(evaluated=LazyResources(find, limit=1000)))
     for _ in range(2):
         with pytest.raises(LookupFailedError, match=r"more than 1000 bytes .* --context-file"):
             judged.call_api(ApiCall("/api/v1/pods"))

@@ -8,9 +8,9 @@ import pytest
 
 from lictor.cli.apply_plan import ApplyFlags, choose_options, make_plan
 from lictor.cli.apply_run import ApplyRun
+from lictor.cli.inputs.document_reader import DocumentReader, open_resources
 from lictor.cli.inputs.parallel import WorkerError, choose_processes, map_chunks
 from lictor.cli.inputs.policies import load_policy_files
-from lictor.cli.inputs.resource_inputs import ResourceInputs, open_resources
 from lictor.cli.inputs.sources import SourceText
 from lictor.core.errors import LoadError
 from lictor.core.model.request import Request
@@ -92,9 +92,10 @@ def test_rules_are_compiled_before_processes_are_forked(
     (tmp_path / "pods.yaml").write_text(PODS)
     policies = load_policy_files([SourceText("policy.yaml", POLICY.encode())])
     flags = ApplyFlags(policies=(), parallel=processes)
-    inputs = ResourceInputs(open_resources([str(tmp_path / "pods.yaml")]))
-    application = ApplyRun(make_plan(flags, policies, inputs), choose_options(flags, 0))
-    results = application.run()
+    inputs = DocumentReader(open_resources([str(tmp_path / "pods.yaml")]))
+    application = ApplyRun(make_plan(flags, policies, inputs), [choose_options(flags, 0)])
+    application.compile_first()
+    results = application.evaluate()
     first = Request.of({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p0"}})
     assert (application.engines[""].find_known_needs(first) is not None) == is_known
-    assert sum(output.counts.failed for each in results for output in each.outputs) == 60
+    assert sum(output.counts.failed for each in results for output in each.outputs[0]) == 60

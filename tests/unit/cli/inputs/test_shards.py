@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from lictor.cli.inputs.document_reader import DocumentReader
 from lictor.cli.inputs.inputs import KeptInput
-from lictor.cli.inputs.resource_inputs import ResourceInputs
 from lictor.cli.inputs.resources import load_resources, parse_document
-from lictor.cli.inputs.shard_finder import ShardBounds
+from lictor.cli.inputs.shards import ShardLimits
 from lictor.core.errors import LoadError
 
-TINY = ShardBounds(split=300, document=3000, smallest_shard=200)
+TINY = ShardLimits(split=300, document=3000, smallest_shard=200)
 
 
 def make_pod(number: int, size: int = 20) -> dict:
@@ -53,12 +53,12 @@ def write_lines(pods: list[dict]) -> str:
     return "".join(json.dumps(pod) + "\n" for pod in pods)
 
 
-def cut(text: str | bytes, bounds: ShardBounds = TINY) -> ResourceInputs:
+def cut(text: str | bytes, bounds: ShardLimits = TINY) -> DocumentReader:
     content = text if isinstance(text, bytes) else text.encode()
-    return ResourceInputs([KeptInput("f", content)], bounds)
+    return DocumentReader([KeptInput("f", content)], bounds)
 
 
-def list_names(found: ResourceInputs) -> list[str]:
+def list_names(found: DocumentReader) -> list[str]:
     return [resource["metadata"]["name"] for resource in found.list_resources()]
 
 
@@ -93,7 +93,7 @@ FORMS = {
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("shard", [50, 200, 1 << 20])
 def test_every_form_gives_all_pods_in_order(text: str, shard: int) -> None:
-    bounds = ShardBounds(split=300, document=3000, smallest_shard=shard)
+    bounds = ShardLimits(split=300, document=3000, smallest_shard=shard)
     found = cut(text, bounds)
     assert list_names(found) == NAMES
     assert found.count == sum(len(list(found.read(shard))) for shard in found.shards)
@@ -113,7 +113,7 @@ def test_documents_know_where_they_stand(text: str) -> None:
 
 def test_what_fits_is_parsed_as_a_whole() -> None:
     text = write_list(PODS, indent=2)
-    found = cut(text, ShardBounds())
+    found = cut(text, ShardLimits())
     assert found.count == 1
     assert list_names(found) == NAMES
 
@@ -223,7 +223,7 @@ def test_documents_are_found_by_a_word() -> None:
 
 def test_a_payload_is_never_taken_apart() -> None:
     content = write_list([make_pod(1)] * 5000).encode()
-    found = ResourceInputs()
+    found = DocumentReader()
     found.add(KeptInput("f", content), "JSON")
     (shard,) = found.shards
     assert [document.content for document in found.read(shard)] == [content]
