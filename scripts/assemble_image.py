@@ -1,4 +1,4 @@
-"""Inside the build of the image: lay out the file system that the image consists of.
+"""Inside the image build: create the file system of the image.
 
     python3 scripts/assemble_image.py stamp src/lictor/core/release.py
     python3 scripts/assemble_image.py tree /opt/lictor /image
@@ -54,7 +54,7 @@ _PACKAGES = Path("/var/lib/dpkg/status")
 
 
 def stamp(release: Path, built_at: str, commit: str) -> None:
-    """Write into the source what `lictor version` tells of the build."""
+    """Write the build data of `lictor version` into the source."""
     text = release.read_text(encoding="utf-8")
     for name, value in (("BUILT_AT", built_at), ("COMMIT", commit)):
         if not re.fullmatch(r"[0-9A-Za-z:.+-]{1,64}", value):
@@ -131,7 +131,7 @@ def list_libraries(binary: Path) -> list[Path]:
 
 
 def build_tree(environment: Path, root: Path) -> None:
-    """Lay out everything."""
+    """Create everything."""
     tree = Tree(root)
     tree.add(environment, ("__pycache__", "include"))
     for program in (root / environment.relative_to("/") / "bin").iterdir():
@@ -161,12 +161,12 @@ def _finish(tree: Tree) -> None:
         (tree.root / name).mkdir(parents=True, exist_ok=True)
     (tree.root / "tmp").chmod(0o1777)
     add_package_records(tree)
-    # Where libraries lie that are not in the loader's usual folders, as those of /usr/local.
+    # Library folders outside of the loader's defaults, such as those of /usr/local.
     subprocess.run(["/sbin/ldconfig", "-r", str(tree.root)], check=True)
 
 
 def _compile(root: Path, folders: Iterable[Path]) -> None:
-    """Bytecode that nobody checks again: the file system is read-only, and starting counts."""
+    """Unchecked bytecode: the file system is read-only, and start-up time matters."""
     places = [str(root / each.relative_to("/")) for each in folders]
     options = [
         "-q",
@@ -199,7 +199,7 @@ def add_package_records(tree: Tree) -> None:
 
 
 def read_stanzas(status: str) -> dict[str, str]:
-    """What dpkg's status says of each package."""
+    """The entries of dpkg's status file."""
     found = {}
     for stanza in re.split(r"\n{2,}", status.strip()):
         name = re.match(r"Package: (\S+)", stanza)
@@ -222,7 +222,7 @@ def find_packages(paths: Iterable[Path]) -> set[str]:
 
 
 def main() -> None:
-    """Do what the first word says."""
+    """Run the given step."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("stamp").add_argument("release", type=Path)

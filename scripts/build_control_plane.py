@@ -18,7 +18,7 @@ from control_plane.go_modules import BuildError
 
 
 def main() -> int:
-    """Build what is missing, and say where everything is."""
+    """Build what is missing, and print the locations."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--folder", type=Path, default=cache_folder())
     folder = parser.parse_args().folder

@@ -74,7 +74,7 @@ _APART = frozenset(("docs", "ray"))
 
 
 def list_declared(project: str) -> Iterator[Requirement]:
-    """What pyproject.toml asks for: to run, to trace, to develop, to build."""
+    """The dependencies in pyproject.toml: to run, to trace, to develop, to build."""
     content = tomllib.loads(project)
     extras = content["project"].get("optional-dependencies", {})
     development = content.get("dependency-groups", {})
@@ -107,7 +107,7 @@ def find_gaps(entries: list[Locked], declared: Iterator[Requirement]) -> Iterato
 
 
 def list_needed(name: str, extras: set[str]) -> Iterator[Requirement]:
-    """What a package that is installed asks for, on this system."""
+    """The dependencies of an installed package, on this system."""
     try:
         lines = distribution(name).requires or []
     except PackageNotFoundError:
@@ -134,7 +134,7 @@ def find_differences(entries: list[Locked]) -> Iterator[str]:
 
 
 def find_holes(entries: list[Locked], service: str) -> list[str]:
-    """Known vulnerabilities of the locked versions. Raises OSError where nobody answers."""
+    """Known vulnerabilities of the locked versions. Raises OSError if the service is down."""
     package = [
         {"package": {"ecosystem": "PyPI", "name": each.name}, "version": each.version}
         for each in entries
@@ -157,7 +157,7 @@ def find_holes(entries: list[Locked], service: str) -> list[str]:
 
 
 def check_offline(lock: Path, project: Path) -> tuple[list[Locked], list[str]]:
-    """The entries, and all that can be found without asking anyone."""
+    """The entries, and all findings that need no network."""
     entries, problems = read_lock(lock.read_text(encoding="utf-8"))
     if not entries:
         problems.append(f"{lock}: no entries")
@@ -167,12 +167,12 @@ def check_offline(lock: Path, project: Path) -> tuple[list[Locked], list[str]]:
 
 
 def main() -> int:
-    """Check, and tell."""
+    """Check, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--lock", type=Path, default=ROOT / "requirements.lock")
     parser.add_argument("--project", type=Path, default=ROOT / "pyproject.toml")
     parser.add_argument("--service", default=SERVICE, help="who knows the holes")
-    parser.add_argument("--offline", action="store_true", help="ask nobody")
+    parser.add_argument("--offline", action="store_true", help="use no network")
     given = parser.parse_args()
     entries, problems = check_offline(given.lock, given.project)
     unknown = ""
@@ -180,7 +180,7 @@ def main() -> int:
         try:
             problems += find_holes(entries, given.service)
         except (OSError, ValueError, KeyError) as error:
-            unknown = f"known holes: NOT CHECKED, {given.service} could not be asked: {error}"
+            unknown = f"known vulnerabilities: NOT CHECKED, {given.service} is unavailable: {error}"
     for line in problems:
         print(line)
     hashes = sum(entry.hashes for entry in entries)

@@ -41,7 +41,7 @@ Batch = tuple[Group, list[Case]]
 Waiting = queue.SimpleQueue[Batch]
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """A line at once, also into a pipe."""
     print(line, flush=True)
 
@@ -68,7 +68,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def read_manner(arguments: argparse.Namespace) -> Manner:
-    """The arguments that a session is told."""
+    """The arguments of a session."""
     controllers = [name for name in arguments.controllers.split(",") if name]
     images = SignedImages() if arguments.images else None
     return Manner(arguments.longest, arguments.delays, controllers, images)
@@ -80,34 +80,36 @@ def main() -> int:
     conformance = arguments.shared / "conformance"
     root = conformance / "kyverno-chainsaw"
     if not root.is_dir():
-        say(f"conformance-cluster: {root} is not here; nothing to run")
+        print_line(f"conformance-cluster: {root} is not here; nothing to run")
         return 0
     try:
         open_cluster = choose_cluster(arguments.cluster)
     except NoControlPlaneError as absent:
-        say(f"conformance-cluster: {absent}")
+        print_line(f"conformance-cluster: {absent}")
         return 0
     index = read_index(conformance / "chainsaw-index.jsonl")
     cases = choose_cases(root, arguments)
     for case in [case for case in cases if arguments.images and case.path in NOT_HERE]:
-        say(f"left out: {case.path}: {NOT_HERE[case.path]}")
+        print_line(f"left out: {case.path}: {NOT_HERE[case.path]}")
         cases.remove(case)
     expected = {case.path: is_expected(case, index, has_images=arguments.images) for case in cases}
     if arguments.only_passing_index:
         cases = [case for case in cases if expected[case.path]]
     missing = [name for name in arguments.test if not (root / name.strip("/")).is_dir()]
     if missing or not cases:
-        say(f"conformance-cluster: no such tests {' '.join(missing)}")
+        print_line(f"conformance-cluster: no such tests {' '.join(missing)}")
         return 2
     results = run_all(open_cluster, cases, expected, arguments)
-    say("\n" + show_table(results, expected))
-    say("\n" + show_failures(results, expected))
+    print_line("\n" + show_table(results, expected))
+    print_line("\n" + show_failures(results, expected))
     return 0
 
 
 def choose_cluster(kind: str) -> Open:
     """How a cluster of this kind is made."""
-    return EmbeddedCluster if kind == "embedded" else partial(ControlPlane, find_programs(say))
+    return (
+        EmbeddedCluster if kind == "embedded" else partial(ControlPlane, find_programs(print_line))
+    )
 
 
 def choose_cases(root: Path, arguments: argparse.Namespace) -> list[Case]:
@@ -135,7 +137,7 @@ def run_all(
     expected: dict[str, bool],
     arguments: argparse.Namespace,
 ) -> list[Result]:
-    """Run all batches on as many clusters as asked for; results by path."""
+    """Run all batches on the requested number of clusters; results by path."""
     waiting: Waiting = queue.SimpleQueue()
     for batch in make_batches(cases):
         waiting.put(batch)
@@ -143,17 +145,19 @@ def run_all(
     lock = threading.Lock()
     output = arguments.json.open("w", encoding="utf-8") if arguments.json else None
 
-    def tell(result: Result) -> None:
+    def print_result(result: Result) -> None:
         with lock:
             results.append(result)
-            say(show_line(result, expected=expected[result.path]))
+            print_line(show_line(result, expected=expected[result.path]))
             if output:
                 row = {**asdict(result), "expected": expected[result.path]}
                 output.write(json.dumps(row) + "\n")
                 output.flush()
 
     workers = [
-        threading.Thread(target=work, args=(open_cluster, waiting, tell, arguments), daemon=True)
+        threading.Thread(
+            target=work, args=(open_cluster, waiting, print_result, arguments), daemon=True
+        )
         for _ in range(min(arguments.jobs, waiting.qsize()))
     ]
     for worker in workers:
@@ -168,20 +172,20 @@ def run_all(
 def work(
     open_cluster: Open,
     waiting: Waiting,
-    tell: Callable[[Result], None],
+    print_result: Callable[[Result], None],
     arguments: argparse.Namespace,
 ) -> None:
     """Take batches until there are no more. A cluster that broke is replaced by a new one."""
     while (batch := take(waiting)) is not None:
         try:
-            run_batches(open_cluster, batch, waiting, tell, arguments)
+            run_batches(open_cluster, batch, waiting, print_result, arguments)
         except NotReadyError as error:
-            say(f"{error}\nlictor does not start; nothing more can run here")
+            print_line(f"{error}\nlictor does not start; nothing more can run here")
             while batch is not None:
-                fail_all(batch, tell, "lictor did not start")
+                fail_all(batch, print_result, "lictor did not start")
                 batch = take(waiting)
         except Exception as error:  # noqa: BLE001
-            say(f"the cluster broke, a new one follows: {type(error).__name__}: {error}")
+            print_line(f"the cluster broke, a new one follows: {type(error).__name__}: {error}")
 
 
 def take(waiting: Waiting) -> Batch | None:
@@ -192,46 +196,46 @@ def take(waiting: Waiting) -> Batch | None:
         return None
 
 
-def fail_all(batch: Batch, tell: Callable[[Result], None], reason: str) -> None:
+def fail_all(batch: Batch, print_result: Callable[[Result], None], reason: str) -> None:
     """All tests that are left of a batch failed, for one reason."""
     while batch[1]:
-        tell(Result(batch[1].pop(0).path, FAILED, 0.0, reason))
+        print_result(Result(batch[1].pop(0).path, FAILED, 0.0, reason))
 
 
 def run_batches(
     open_cluster: Open,
     first: Batch,
     waiting: Waiting,
-    tell: Callable[[Result], None],
+    print_result: Callable[[Result], None],
     arguments: argparse.Namespace,
 ) -> None:
     """A cluster for this batch and those after it."""
     with open_cluster() as plane:
-        say(f"cluster: {plane.kubeconfig} {' '.join(plane.network.prefix)}")
-        with open_session(plane, first[0], say, read_manner(arguments)) as session:
+        print_line(f"cluster: {plane.kubeconfig} {' '.join(plane.network.prefix)}")
+        with open_session(plane, first[0], print_line, read_manner(arguments)) as session:
             batch: Batch | None = first
             while batch is not None:
-                run_batch(session, batch, waiting, tell)
+                run_batch(session, batch, waiting, print_result)
                 batch = take(waiting)
             while arguments.keep:
                 time.sleep(1)
 
 
 def run_batch(
-    session: Session, batch: Batch, waiting: Waiting, tell: Callable[[Result], None]
+    session: Session, batch: Batch, waiting: Waiting, print_result: Callable[[Result], None]
 ) -> None:
     """Run the tests of a batch; what has run leaves its list."""
     left = batch[1]
     try:
         for result in session.run(list(left)):
-            tell(result)
+            print_result(result)
             left.pop(0)
     except NotReadyError as error:
-        say(str(error))
-        fail_all(batch, tell, "lictor did not start")
+        print_line(str(error))
+        fail_all(batch, print_result, "lictor did not start")
     except Exception as error:
         # The test that ran is to blame; those after it get a new cluster.
-        tell(Result(left.pop(0).path, FAILED, 0.0, f"the cluster broke: {error}"))
+        print_result(Result(left.pop(0).path, FAILED, 0.0, f"the cluster broke: {error}"))
         if left:
             waiting.put(batch)
         raise

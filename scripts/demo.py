@@ -1,4 +1,4 @@
-"""The main job in half a minute, on a cluster of its own. Run by `make demo`.
+"""The main job in half a minute, on a separate cluster. Run by `make demo`.
 
 Everything that is shown happens: `lictor up` runs a Kubernetes API with policies in force, and real
 kubectl talks to it; where there is no kubectl, a few lines of Python do (demo_client.py).
@@ -29,16 +29,16 @@ def paint(text: str, colour: str) -> str:
     return f"\033[{colour}m{text}\033[0m" if IS_TERMINAL else text
 
 
-def say(text: str = "") -> None:
+def print_text(text: str = "") -> None:
     """A line at once, also into a pipe."""
     print(text, flush=True)
 
 
-def tell(title: str, *more: str) -> None:
+def print_title(title: str, *more: str) -> None:
     """What comes next, in a sentence."""
-    say(f"\n{paint(title, BOLD)}")
+    print_text(f"\n{paint(title, BOLD)}")
     for line in more:
-        say(paint(line, DIM))
+        print_text(paint(line, DIM))
 
 
 class Demo:
@@ -52,20 +52,20 @@ class Demo:
         }
         kubectl = shutil.which("kubectl")
         if kubectl is None:
-            say(paint("  (no kubectl here: lictor's own client does the same)", DIM))
+            print_text(paint("  (no kubectl here: lictor's own client does the same)", DIM))
         self._program = [kubectl] if kubectl else [sys.executable, str(HERE / "demo_client.py")]
 
     def show(self, *words: str, colour: str = "", keep: Callable[[str], str] = str) -> str:
-        """Show a command as it would be typed, then what it says."""
+        """Print a command as typed, then its output."""
         typed = " ".join(f"'{word}'" if set(word) & set(" {}|*") else word for word in words)
-        say(f"  {paint('$', DIM)} {paint(f'kubectl {typed}', CYAN)}")
+        print_text(f"  {paint('$', DIM)} {paint(f'kubectl {typed}', CYAN)}")
         text = self.run(*words)
         for line in keep(text).splitlines():
-            say(paint(f"  {line}".rstrip(), colour) if colour else f"  {line}".rstrip())
+            print_text(paint(f"  {line}".rstrip(), colour) if colour else f"  {line}".rstrip())
         return text
 
     def run(self, *words: str) -> str:
-        """What a command says, on either stream."""
+        """The output of a command, of both streams."""
         done = subprocess.run(
             [*self._program, *words],
             env=self._environment,
@@ -79,11 +79,11 @@ class Demo:
         return done.stdout.strip()
 
     def wait(self, *words: str, until: Callable[[str], bool]) -> str:
-        """Ask again and again until the answer is what we wait for."""
+        """Repeat a command until its output is as expected."""
         deadline = time.monotonic() + PATIENCE
         while not until(text := self.run(*words)):
             if time.monotonic() > deadline:
-                raise SystemExit(f"demo: {' '.join(words)} still says:\n{text}")
+                raise SystemExit(f"demo: {' '.join(words)} still prints:\n{text}")
             time.sleep(0.1)
         return text
 
@@ -101,8 +101,8 @@ def run_cluster() -> Iterator[Path]:
             first = process.stdout.readline().strip()
             if not first:
                 raise SystemExit(f"demo: lictor up ended\n{log.read_text()}")
-            say(f"  {paint('$', DIM)} {paint('lictor up', CYAN)}")
-            say(f"  {first}")
+            print_text(f"  {paint('$', DIM)} {paint('lictor up', CYAN)}")
+            print_text(f"  {first}")
             yield kubeconfig
         finally:
             process.send_signal(signal.SIGINT)
@@ -111,21 +111,21 @@ def run_cluster() -> Iterator[Path]:
 
 def show_what_was_there(demo: Demo) -> None:
     """Objects from before there were any policies."""
-    tell("Before there are policies, anything goes: a Pod with every right of its machine.")
+    print_title("Before there are policies, anything goes: a Pod with every right of its machine.")
     demo.show("create", "namespace", "shop")
     demo.show("apply", "-f", "examples/resources/pods.yaml")
 
 
 def show_policies(demo: Demo) -> None:
     """Five policies come into force."""
-    tell("Now five policies come, as they are written for Kyverno.")
+    print_title("Now five policies come, as they are written for Kyverno.")
     demo.show("apply", "-f", "examples/policies")
     demo.wait("get", "clusterpolicy", until=lambda text: text.count(" True ") == 5)
 
 
 def show_refusal(demo: Demo) -> None:
     """A Pod that is not let in."""
-    tell("1  Validate: the same Pod again is refused, and told why.")
+    print_title("1  Validate: the same Pod again is denied, with the reason.")
     demo.show(
         "run", "intruder", "-n", "shop", "--image=busybox", "--privileged",
         colour=RED, keep=fold,
@@ -134,7 +134,7 @@ def show_refusal(demo: Demo) -> None:
 
 def show_mutation(demo: Demo) -> None:
     """A Pod that is let in, and better than it was sent."""
-    tell("2  Mutate: a Pod that keeps the rules gets safe defaults that nobody had to write.")
+    print_title("2  Mutate: a Pod that keeps the rules gets safe defaults.")
     demo.show(
         "run",
         "checkout",
@@ -150,7 +150,7 @@ def show_mutation(demo: Demo) -> None:
 
 def show_generation(demo: Demo) -> None:
     """A namespace that is not born naked."""
-    tell("3  Generate: a new namespace starts closed.")
+    print_title("3  Generate: a new namespace starts closed.")
     demo.show("create", "namespace", "payments")
     words = ("get", "networkpolicy", "-n", "payments")
     demo.wait(*words, until=lambda text: "deny-ingress" in text)
@@ -158,8 +158,8 @@ def show_generation(demo: Demo) -> None:
 
 
 def show_report(demo: Demo) -> None:
-    """What was there already is judged too."""
-    tell("4  Report: existing objects are evaluated, too, and not changed.")
+    """Existing objects are evaluated too."""
+    print_title("4  Report: existing objects are evaluated, too, and not changed.")
     words = ("get", "policyreport", "-n", "shop")
     demo.wait(*words, until=lambda text: has_verdict(text, "debug", fails=3))
     demo.show(*words)
@@ -224,14 +224,14 @@ STEPS: Sequence[Callable[[Demo], None]] = (
 def main() -> None:
     """From nothing to a verdict on everything."""
     began = time.monotonic()
-    tell("A Kubernetes API with policies in force, in one program and without containers.")
+    print_title("A Kubernetes API with policies in force, in one program and without containers.")
     with run_cluster() as kubeconfig:
         demo = Demo(kubeconfig)
         for step in STEPS:
             step(demo)
-    say()
-    say(paint(f"All of that took {time.monotonic() - began:.0f} s.", BOLD) + " Your turn:")
-    say("  .venv/bin/lictor up --policies examples/policies")
+    print_text()
+    print_text(paint(f"All of that took {time.monotonic() - began:.0f} s.", BOLD) + " Your turn:")
+    print_text("  .venv/bin/lictor up --policies examples/policies")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import yaml
 from lictor.core.errors import ApiError
 from lictor.core.report.yaml_text import render_yaml
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.resource import Resource
 
 Object = dict[str, Any]
@@ -146,7 +146,7 @@ def align(rows: list[list[str]]) -> str:
 
 
 async def main() -> int:
-    """Do what the words say."""
+    """Run the given command."""
     arguments = parse_arguments()
     commands: dict[str, Callable[..., Any]] = {
         "create": create,

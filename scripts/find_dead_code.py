@@ -63,7 +63,7 @@ CALLED = {
 
 
 def main() -> int:
-    """Look, print, say whether anything was found."""
+    """Search, print, and return whether anything was found."""
     finder = Vulture()
     finder.scavenge([str(ROOT / folder) for folder in FOLDERS])
     named = set(_list_texts())
@@ -102,6 +102,12 @@ def _list_texts() -> Iterator[str]:
             text = node.value if isinstance(node, ast.Constant) else None
             if isinstance(text, str) and len(text) <= LONGEST_NAME:
                 yield from re.findall(r"[A-Za-z_]\w*", text)
+    # Expressions of Jinja2 templates read properties of records.
+    for path in (ROOT / "src").rglob("templates/*.html"):
+        for expression in re.findall(
+            r"\{[{%].*?[}%]\}", path.read_text(encoding="utf-8"), re.DOTALL
+        ):
+            yield from re.findall(r"[A-Za-z_]\w*", expression)
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def _read_classifiers(told: PackageMetadata) -> str:
 def _read_words(told: PackageMetadata) -> str:
     # Some put the whole text there.
     words = _read_field(told, "License").strip().splitlines()
-    return words[0][:60] if words else "not told"
+    return words[0][:60] if words else "unknown"
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ FILES = {
     "ServiceMonitor": "service-monitor.yaml",
     "PrometheusRule": "prometheus-rule.yaml",
 }
-# Longer texts, such as dashboards, are files of their own.
+# Longer texts, such as dashboards, are separate files.
 LONG = 2000
 KEEP = {"helm.sh/resource-policy": "keep"}
 Lines: TypeAlias = Iterator[str]
@@ -124,7 +124,7 @@ def write_own_entry(key: str, part: Json, depth: int) -> Lines:
 
 
 def write_more(value: str, depth: int) -> Lines:
-    """What the values add to a list or a map of ours."""
+    """What the values add to a list or a map of the chart."""
     pad = "  " * depth
     yield f"{pad}{{{{- with {value} }}}}"
     yield f"{pad}{{{{- toYaml . | nindent {2 * depth} }}}}"
@@ -458,13 +458,13 @@ def find_differences(made: dict[str, str]) -> list[str]:
 
 
 def main() -> int:
-    """Write the chart, or only say what differs."""
+    """Write the chart, or only print the differences."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true")
     made = list_files()
     wrong = find_differences(made)
     if parser.parse_args().check:
-        print("\n".join(wrong) or "the chart is as it should be")
+        print("\n".join(wrong) or "the chart is up to date")
         return 1 if wrong else 0
     for name in wrong:
         path = CHART / name

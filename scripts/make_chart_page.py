@@ -51,7 +51,7 @@ def list_fates() -> list[Fate]:
 
 
 def read_table() -> tuple[list[str], list[Note], list[Note]]:
-    """The names, what is said of those that are the same, and of those that are not."""
+    """The names, with remarks for equal and for different ones."""
     names: list[str] = []
     same: list[Note] = []
     others: list[Note] = []
@@ -87,7 +87,7 @@ def find_fate(name: str, same: list[Note], others: list[Note]) -> Fate:
         return Fate(name, "same", note.words if note else "")
     found = next((note for note in others if note.start.match(name)), None)
     if found is None:
-        raise ValueError(f"{name}: nothing is said of it in {TABLE.name}")
+        raise ValueError(f"{name}: no entry in {TABLE.name}")
     if found.ours in ("", "-"):
         return Fate(name, "not needed", found.words)
     controller = name.partition(".")[0]
@@ -96,7 +96,7 @@ def find_fate(name: str, same: list[Note], others: list[Note]) -> Fate:
 
 
 def is_ours(name: str) -> bool:
-    """Does our chart have it, by itself or within a map?"""
+    """Whether lictor's chart has it, directly or within a map."""
     words = name.split(".")
     return any(".".join(words[:end]) in ROWS for end in range(1, len(words) + 1))
 

@@ -8,11 +8,15 @@ sys.path.append(str(ROOT / "tests" / "conformance"))
 
 from listed_differences import read_sections  # noqa: E402
 
+from lictor.core.release import REFERENCES  # noqa: E402
+
 PAGE = ROOT / "docs" / "reference" / "differences.md"
-HEAD = """\
+HEAD = f"""\
 # Differences in full
 
-Every deliberate difference from Kyverno v1.18.2 and Kubewarden 1.36. The page
+Every deliberate difference from Kyverno {REFERENCES["kyverno"]} and Kubewarden
+{REFERENCES["kubewarden"]}, the releases that `lictor version -o json` prints. Policies and test
+files of Kyverno 1.17 and 1.18 still work. The page
 [Differences](../explanation/differences.md) explains the ten that matter most. Anything else that
 differs is a bug: please report it. Written by `scripts/make_differences.py`.
 """

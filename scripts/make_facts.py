@@ -1,4 +1,4 @@
-"""Write `src/lictor/core/facts/facts.jsonl`: what Kubernetes itself says of its kinds.
+"""Write `src/lictor/core/facts/facts.jsonl`: Kubernetes' description of its kinds.
 
     python scripts/make_facts.py [MODULES]
 
@@ -48,7 +48,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-RELEASE = "v1.34.3"
+from lictor.core.release import REFERENCES
+
+RELEASE = REFERENCES["kubernetes"]
 TARGET = Path(__file__).parent.parent / "src" / "lictor" / "core" / "facts" / "facts.jsonl"
 # Groups and versions that the embedded API server serves beside the stable ones.
 PREVIEWS = {
@@ -57,7 +59,7 @@ PREVIEWS = {
 }
 # Old, and answered without any objects behind it.
 UNSERVED = {"ComponentStatus"}
-# Objects of these kinds are made for a single answer and never stored; nobody patches a list.
+# Objects of these kinds exist for one response and are never stored; lists are not patched.
 UNWANTED = ("List", "Options", "Status", "WatchEvent", "APIGroup", "APIResourceList", "APIVersions")
 PREFIXES = ("io.k8s.api.", "io.k8s.apimachinery.pkg.apis.", "io.k8s.apimachinery.pkg.", "io.k8s.")
 ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
@@ -142,7 +144,7 @@ def describe_names(documents: list[Json]) -> Section:
         for path, operations in document.get("paths", {}).items():
             add_path(table, path, operations)
     for version, entry in table.items():
-        # What lies in namespaces can also be listed over all of them.
+        # Namespaced objects can also be listed over all namespaces.
         for kind in entry["namespaced"]:
             entry["cluster"].pop(kind, None)
         kinds = {r: k for s in ("namespaced", "cluster") for k, r in entry[s].items()}
@@ -155,7 +157,7 @@ def describe_names(documents: list[Json]) -> Section:
 
 
 def add_path(table: Section, path: str, operations: Json) -> None:
-    """Take down what one path tells; most paths of watches and proxies tell nothing new."""
+    """Record the facts of one path; most paths of watches and proxies add nothing."""
     found = PATH.fullmatch(path)
     methods = ("get", "put", "post", "patch", "delete")
     kind = next((operations[m][KIND] for m in methods if KIND in operations.get(m, {})), None)
@@ -188,7 +190,7 @@ def carry_names(before: Section, names: Section) -> Section:
 
 
 def describe_served(folder: Path) -> tuple[Section, Section]:
-    """Groups and kinds as discovery tells them; versions that are no previews, and PREVIEWS."""
+    """Groups and kinds of discovery; stable versions, and PREVIEWS."""
     listed = json.loads((folder / "apis.json").read_bytes())["groups"]
     versions = ["v1", *(each["groupVersion"] for group in listed for each in group["versions"])]
     groups: Section = {}
@@ -333,7 +335,7 @@ def describe_list(schema: Json, models: Section) -> Section:
 
 def describe_fields(models: Section, types: Section, structs: "Structs", enums: Section) -> Section:
     """Facts of all types that are wanted."""
-    # Lists say no more than that they have items; options are never stored.
+    # Lists have only items; options are never stored.
     unwanted = ("List", "Options", "ComponentStatus", "ComponentCondition")
     described = {
         shorten(name): describe_model(model)
@@ -342,7 +344,7 @@ def describe_fields(models: Section, types: Section, structs: "Structs", enums: 
     }
     for name, values in enums.items():
         described.setdefault(name, {})["enums"] = values
-    # Elements of lists are told apart by these: they say something even where they are empty.
+    # These identify elements of lists: they are significant even if empty.
     keys = {key for form in types.values() for key in list_keys(form)} | {"name"}
     for name, form in types.items():
         scalars = form.get("fields", {}) if isinstance(form, dict) else {}
@@ -462,11 +464,11 @@ def read_enums(modules: Path) -> Section:
 def list_fields(structs: Structs, name: str) -> Iterator[tuple[str, str]]:
     """Fields and their Go types with packages, also of embedded types."""
     package = name.rpartition(".")[0]
-    for field, kind, options, _ in structs.get(name, ()):
+    for field, kind, _, _ in structs.get(name, ()):
         base = re.sub(r"map\[\w+\]|[*\[\]]", "", kind)
-        if "inline" in options:
+        if not field:
             yield from list_fields(structs, base if "." in base else f"{package}.{base}")
-        elif field:
+        else:
             yield field, base if "." in base else f"{package}.{base}"
 
 
@@ -490,9 +492,10 @@ def find_silent(structs: Structs, name: str) -> Iterator[str]:
     """The same, as they come."""
     package = name.rpartition(".")[0]
     for field, kind, options, _ in structs.get(name, ()):
-        if "inline" in options:
+        # Newer types write `json:""` for embedded structs, older ones `json:",inline"`.
+        if not field:
             yield from find_silent(structs, f"{package}.{kind.split('.')[-1]}")
-        elif field and "omitempty" in options and not kind.startswith(("*", "[", "map")):
+        elif "omitempty" in options and not kind.startswith(("*", "[", "map")):
             yield field
 
 
@@ -503,10 +506,10 @@ def describe_wire(structs: Structs, types: Section) -> Section:
     while todo:
         name = todo.pop()
         words = []
-        for field, kind, options, number in structs[name]:
+        for field, kind, _, number in structs[name]:
             if not number:
                 continue
-            inline = not field and "inline" in options
+            inline = not field
             whole = kind if "." in kind else f"{name.rpartition('.')[0]}.{kind}"
             if inline and whole in structs and whole not in found:
                 todo.append(whole)

@@ -1,4 +1,4 @@
-"""`make image`: build the image with buildah, podman or docker, whichever is here.
+"""`make image`: build the image with buildah, podman or docker, as installed.
 
     python scripts/make_image.py [--tag NAME] [--target with-shell] [--base IMAGE]
         [--builder PROGRAM] [--print] [-- FLAGS OF THE BUILDER]
@@ -22,7 +22,7 @@ from lictor.core.release import DEFAULT_IMAGE
 ROOT = Path(__file__).parent.parent
 # Those without a daemon first.
 BUILDERS = ("buildah", "podman", "docker")
-# What Kubernetes and docker mean by a name without a registry; buildah and podman say localhost.
+# The default registry of Kubernetes and docker; buildah and podman use localhost.
 _UNNAMED = "docker.io/library/"
 
 

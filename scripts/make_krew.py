@@ -23,8 +23,9 @@ ARCHIVE = "kubectl-lictor.tar.gz"
 MANIFEST = "lictor.krew.yaml"
 LAUNCHER = "kubectl-lictor"
 DESCRIPTION = """\
-Judge resources by policies of Kyverno, Kubernetes and Kubewarden before they reach a cluster, or
-ask what policies would do to what is in it: apply, test, lint, explain, preview, status and more.
+Evaluate resources with policies of Kyverno, Kubernetes and Kubewarden before they reach a
+cluster, or preview what policies would do to existing objects: apply, test, lint, explain, preview,
+status and more.
 """
 CAVEATS = """\
 Needs Python 3.11 or newer. The first call installs lictor and the packages that its lock names
@@ -65,7 +66,7 @@ def render_manifest(archive: bytes, uri: str) -> str:
         "metadata": {"name": "lictor"},
         "spec": {
             "version": f"v{VERSION}",
-            "shortDescription": "Judge resources by policies",
+            "shortDescription": "Evaluate resources with policies",
             "description": DESCRIPTION,
             "caveats": CAVEATS,
             "platforms": [platform],

@@ -57,7 +57,7 @@ VARIABLES = {
 
 
 class _Recorder(dict[str, str]):
-    """A ConfigMap's data that remembers what it was asked for."""
+    """A ConfigMap's data that records the requested keys."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 from lictor.core.release import VERSION
 
 LOCK = ROOT / "requirements-run.lock"
-# In the lock for whoever installs from the source; not there when lictor runs.
+# In the lock for installation from source; absent when lictor runs.
 BUILDING = frozenset(("setuptools",))
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _BLOCK = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<rest>(?:.*\\\n)*.*)", re.MULTILINE)
@@ -82,7 +82,7 @@ def render_component(component: Component) -> dict[str, Any]:
 
 
 def render_licence(name: str) -> dict[str, Any]:
-    """An SPDX expression where the package says one, else its own words."""
+    """An SPDX expression if the package has one, otherwise its licence text."""
     told = metadata(name).get_all("License-Expression")
     return {"expression": told[0]} if told else {"license": {"name": find_licence(name)}}
 

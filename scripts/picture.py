@@ -57,7 +57,7 @@ def draw(name: str, lines: Iterable[Text]) -> None:
             console.print(line)
         drawn = console.export_svg(title="lictor", unique_id=name)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    # A picture must not make a reader's browser ask anyone for fonts.
+    # A picture must not make a reader's browser load fonts from other hosts.
     drawn = re.sub(r"@font-face \{.*?\}|<!--.*?-->", "", drawn, flags=re.DOTALL)
     (FOLDER / f"{name}.svg").write_text(drawn, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Ask a real API server what server-side apply does, and write down what became of the objects.
+"""Record the results of server-side apply on a real API server.
 
     python scripts/record_apply.py
 

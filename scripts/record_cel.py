@@ -1,4 +1,4 @@
-"""Ask a real API server whether our answers about CEL are right, and write down what it says.
+"""Verify the expected CEL results with a real API server, and record its responses.
 
     python scripts/record_cel.py --kube-apiserver PATH --etcd PATH
 
@@ -35,7 +35,7 @@ ABSENT = ("jsonpatch.", "params")
 
 
 def main() -> None:
-    """Read the tables, ask, and write the answers."""
+    """Read the tables, query, and write the responses."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kube-apiserver", required=True)
     parser.add_argument("--etcd", required=True)
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def read_rows() -> list[dict]:
-    """The rows that can be asked."""
+    """The rows that can be verified."""
     tables = [
         yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(TABLES.glob("*.yaml"))
     ]
@@ -108,7 +108,7 @@ def literal_key(key: str) -> str:
 
 
 def ask(server: "Server", rows: list[dict]) -> list[dict]:
-    """Create a policy for each row, then ask as each row's user."""
+    """Create a policy for each row, then send a request as each row's user."""
     set_up(server)
     with ThreadPoolExecutor(4) as pool:
         created = list(pool.map(lambda pair: create_policy(server, *pair), enumerate(rows)))
@@ -252,7 +252,7 @@ class Server:
 
 
 def read_json(data: bytes) -> dict:
-    """JSON, or what else was said."""
+    """JSON, or the plain response."""
     try:
         return json.loads(data)
     except ValueError:
@@ -332,7 +332,7 @@ def is_ready(server: Server) -> bool:
 
 
 def wait(holds, what: str, seconds: int = 60) -> None:
-    """Ask until it holds."""
+    """Repeat until it holds."""
     until = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > until:

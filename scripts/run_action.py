@@ -24,7 +24,7 @@ FILES = {"sarif": "lictor.sarif", "junit": "lictor.xml"}
 MOST_MARKS = 10
 MOST_ROWS = 200
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice", "none": "notice"}
-# Results that make `apply` exit with 1, whatever the severity of their policy.
+# Results that make `apply` exit with 1, for any severity of their policy.
 _FAILING = ("fail", "error")
 _KNOWN_TO_MARKDOWN = frozenset("&<>\"'|`*_[]()\\~@#!$:")
 
@@ -53,7 +53,7 @@ def build_call(given: Mapping[str, str]) -> list[str]:
         raise SystemExit(f"command: write one of {', '.join(COMMANDS)}, found {command!r}")
     policies = list_lines(given.get("LICTOR_POLICIES", ""))
     if not policies:
-        # Nothing to judge by would be nothing wrong.
+        # Without policies nothing could fail.
         raise SystemExit("policies: name at least one file or folder")
     resources = list_lines(given.get("LICTOR_RESOURCES", ""))
     if (command == "apply") != bool(resources):

@@ -1,4 +1,4 @@
-"""Sign Kubernetes manifests the way that `validate.manifests` asks for, with a key in a file.
+"""Sign Kubernetes manifests for `validate.manifests`, with a key in a file.
 
     python scripts/sign_manifest.py --key release.key manifest.yaml > signed.yaml
 

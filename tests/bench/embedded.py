@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.resource import Resource
 
 ROOT = Path(__file__).parents[2]

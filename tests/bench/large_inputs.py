@@ -38,10 +38,10 @@ def make_yaml(shared: Path, target: Path, megabytes: int) -> int:
 
 def _list_pods(source: Path) -> Iterator[object]:
     """The Pods of a file, document by document."""
+    from lictor.cli.inputs.document_reader import DocumentReader
     from lictor.cli.inputs.inputs import open_input
-    from lictor.cli.inputs.resource_inputs import ResourceInputs
 
-    return ResourceInputs([open_input(str(source))]).list_resources()
+    return DocumentReader([open_input(str(source))]).list_resources()
 
 
 def make_form(form: str, source: Path) -> Path:

@@ -8,7 +8,7 @@ import pytest
 from control_plane.install import install_lictor
 
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
+from lictor.kubernetes.kubeconfig import load_config
 
 HOME = "lictor"
 RESYNC = 8.0

@@ -18,8 +18,8 @@ from lictor.core.families.registry import registry
 from lictor.install.crds import build_crds
 from lictor.kubernetes.cache import Cache
 from lictor.kubernetes.client import Client, MetadataClient
-from lictor.kubernetes.config import load_config
 from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.names import Names
 from lictor.kubernetes.resource import CONFIG_MAP, NAMESPACE, SECRET, find_resource
 

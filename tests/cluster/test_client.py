@@ -18,7 +18,7 @@ from control_plane.local import LocalCluster
 from lictor.core.errors import ApiError, ConflictError, GoneError, NotFoundError, UnreachableError
 from lictor.kubernetes.cache import Cache, Change
 from lictor.kubernetes.client import Client, PatchType
-from lictor.kubernetes.config import load_config
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.resource import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Resource
 
 WIDGET = Resource("world.lictor.test", "v1", "widgets", "Widget")

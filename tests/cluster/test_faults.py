@@ -417,7 +417,7 @@ ATTACKS = (
         keys=400,
         times=8,
     ),
-    Attack("slow-cel", ("cost limit exceeded",)),
+    Attack("slow-cel", ("cost limit exceeded", "took too long")),
     Attack("greedy", ("too large", "out of memory", "took too long")),
     Attack("silent", ("no answer within",)),
 )

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from shared_cases import SHARED
 
-from lictor.kubernetes.config import load_config
 from lictor.kubernetes.connection import build_ssl_context
+from lictor.kubernetes.kubeconfig import load_config
 
 PATIENCE = 300.0
 # Renewed all the time by every controller that elects a leader.

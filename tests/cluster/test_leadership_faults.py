@@ -206,7 +206,7 @@ def test_two_leaders_at_once_do_not_quarrel(controllers: Controllers) -> None:
         time.sleep(1)
         assert controllers.leader() == other
         assert controllers.versions() == before
-    until(lambda: "lost the lead" in processes[frozen].read_log(), "it knows", 10)
+    until(lambda: "leadership lost" in processes[frozen].read_log(), "it knows", 10)
     assert processes[frozen].is_running()
 
 
@@ -225,7 +225,7 @@ def test_someone_who_takes_the_lease_by_hand_is_obeyed(controllers: Controllers)
         patch,
     )
     controllers.cluster.kubectl(*words)
-    until(lambda: "lost the lead" in process.read_log(), "it stops", 10)
+    until(lambda: "leadership lost" in process.read_log(), "it stops", 10)
     until(lambda: controllers.leader() == "only", "it leads again", 25)
 
 

@@ -18,8 +18,8 @@ from lictor.core.model.result import Status
 from lictor.core.ports import ApiCall
 from lictor.install.crds import build_crds
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
 from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.names import Names
 from lictor.kubernetes.namespaces import NamespaceCache
 from lictor.kubernetes.rbac import RoleCache
@@ -32,7 +32,6 @@ from lictor.kubernetes.resource import (
     ROLE_BINDING,
 )
 from lictor.kubernetes.settings import Settings, SettingsWatch
-from lictor.lookups.global_context import READABLE_IN
 from lictor.lookups.lookups import ClusterLookups
 
 
@@ -308,45 +307,6 @@ async def install_entries(client: Client) -> None:
             await asyncio.sleep(0.2)
 
 
-def test_entries_are_read_where_they_may_be(cluster: Cluster) -> None:
-    """Policies of a namespace read what is theirs, or what says that they may."""
-
-    async def test() -> None:
-        async with connect(cluster) as client:
-            await install_entries(client)
-            here = await make_namespace(client, "world-readers")
-            resource = {"version": "v1", "resource": "configmaps", "namespace": here}
-            made = (
-                entry("world-theirs", kubernetesResource=resource),
-                entry("world-whole", kubernetesResource={**resource, "namespace": ""}),
-            )
-            for each in made:
-                await client.apply(GLOBAL_CONTEXT_ENTRY, each)
-            lookups = ClusterLookups(client, asyncio.get_running_loop(), Flags())
-
-            async def read_until(name: str, namespace: str) -> None:
-                async with asyncio.timeout(20):
-                    while True:
-                        with contextlib.suppress(LookupFailedError):
-                            await asyncio.to_thread(lookups.global_reference, name, namespace)
-                            return
-                        await asyncio.sleep(0.05)
-
-            async with running(lookups):
-                await read_until("world-whole", "")
-                await read_until("world-theirs", here)
-                for name, namespace in (("world-theirs", "elsewhere"), ("world-whole", here)):
-                    with pytest.raises(LookupFailedError, match="is not for policies of namespace"):
-                        await asyncio.to_thread(lookups.global_reference, name, namespace)
-                note = {"metadata": {"annotations": {READABLE_IN: f"a-team, {here}"}}}
-                await client.patch(GLOBAL_CONTEXT_ENTRY, "world-whole", note)
-                await read_until("world-whole", here)
-            for name in ("world-theirs", "world-whole"):
-                await client.delete(GLOBAL_CONTEXT_ENTRY, name)
-
-    asyncio.run(test())
-
-
 def test_global_context(cluster: Cluster) -> None:
     async def test() -> None:
         async with connect(cluster) as client:
@@ -369,7 +329,7 @@ def test_global_context(cluster: Cluster) -> None:
             lookups = ClusterLookups(client, asyncio.get_running_loop(), Flags())
 
             async def read(name: str):
-                return await asyncio.to_thread(lookups.global_reference, name, "")
+                return await asyncio.to_thread(lookups.global_reference, name)
 
             async def read_until(name: str, expected: Callable[[object], bool]) -> None:
                 async with asyncio.timeout(20):

@@ -32,7 +32,7 @@ from lictor.core.errors import ConflictError, UndeliveredError
 from lictor.core.raw import Json, JsonObject
 from lictor.install.crds import build_crds
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.names import Names
 from lictor.kubernetes.resource import CONFIG_MAP, POLICY_REPORT
 

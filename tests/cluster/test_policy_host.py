@@ -11,13 +11,13 @@ from wat_guests import data, wapc
 
 from lictor.addons.kubewarden.family.entries import ContextAwareResource, MemberEntry
 from lictor.addons.kubewarden.family.host_calls import PolicyHost
+from lictor.addons.kubewarden.runtime import open_guest
 from lictor.addons.kubewarden.runtime.engine import compile_module, make_engine
-from lictor.addons.kubewarden.runtime.guests import open_guest
 from lictor.core.errors import GuestError, HostCallError
 from lictor.core.lang.wasm_records import ExecutionMode, GuestLimits
 from lictor.core.raw import Json, JsonObject
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.resource import CONFIG_MAP, NAMESPACE, ROLE_BINDING
 from lictor.lookups.lookups import ClusterLookups
 

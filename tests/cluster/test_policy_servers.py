@@ -142,7 +142,7 @@ def test_policies_change_without_new_pods(site: Site, pods: PodRunner) -> None:
     site.add_policy("broken", "accept", policyServer="blue")
     site.wait_for_stage("broken", "active")
     site.add_policy("broken", "invalid", policyServer="blue")
-    assert "are refused" in site.wait_for_stage("broken", "pending")
+    assert "are denied" in site.wait_for_stage("broken", "pending")
     assert "team is missing" in site.create_pod("swap-3")[1]
     assert pods.started == started
     for name in ("swap", "broken", "away"):

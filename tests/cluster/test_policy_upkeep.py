@@ -21,9 +21,9 @@ from lictor.core.raw import JsonObject
 from lictor.core.report.events import Event, EventAction, EventReason, ObjectReference
 from lictor.kubernetes.cache import Cache
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
 from lictor.kubernetes.events import EventSink, build_event
 from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.resource import (
     DEPLOYMENT,
     EVENT,

@@ -16,8 +16,8 @@ from control_plane.cluster import Cluster
 from lictor.core.errors import ConflictError, LookupFailedError
 from lictor.core.ports import RegistryAccess
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
 from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.resource import NAMESPACE, SECRET
 from lictor.lookups.lookups import ClusterLookups
 

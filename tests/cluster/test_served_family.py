@@ -14,7 +14,7 @@ import pytest
 
 from lictor.core.errors import ApiError
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.resource import POLICY_REPORT, Resource
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "families"))

@@ -435,7 +435,7 @@ def test_only_the_api_server_is_heard_where_clients_are_known(site: Site) -> Non
     site.lictor.restart(flags)
     with site.rules(policy("strict", refuse("not here"))):
         answer = site.post("/validate/fail", forge("ConfigMap", "forged", "red"))
-        assert (answer.status_code, answer.text) == (401, "show a client certificate\n")
+        assert (answer.status_code, answer.text) == (401, "a client certificate is required\n")
         done, text = site.try_to("create", config_map("y", "red", refuse="yes"))
         assert not done
         assert "not here" in text

@@ -12,7 +12,7 @@ from cluster_guests import MARK, REFUSAL, write_guests
 
 from lictor.core.errors import ApiError
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.resource import Resource
 
 PODS = Resource("", "v1", "pods", "Pod")

@@ -19,7 +19,8 @@ from lictor.core.model.result import Failure
 from lictor.core.raw import JsonObject
 from lictor.install.crds import build_crds
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import ClusterConfig, load_config
+from lictor.kubernetes.config import ClusterConfig
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.resource import NAMESPACE, OPEN_REPORT, POLICY_REPORT, Resource
 
 SHOP, BANK = "web-shop", "web-bank"

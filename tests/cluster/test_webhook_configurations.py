@@ -15,8 +15,8 @@ from lictor.controllers.webhook_configuration.writer import own_role, remove_web
 from lictor.core.errors import ApiError, NotFoundError
 from lictor.http.keys import Algorithm, make_authority, write_certificates
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
 from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.names import Names
 from lictor.kubernetes.resource import (
     CLUSTER_ROLE,

@@ -35,7 +35,7 @@ _DEMO_MODULE = "da90ceb25d1c"
 _UNKNOWN_PLURAL = "this-is-the-plural-name"
 _LISTED = "Kubewarden: kwctl"
 _INTERNAL = 500
-_UNFORESEEN = "this should not have happened"
+_UNFORESEEN = "internal error"
 _BENCH = re.compile(r"<\w+>|[\d.]+(?:ns|µs|ms|s)²?|\b[\d.]+\b|\s+")
 # Sentences, which may be worded otherwise, and what follows from them.
 _PROSE = ("The policy ", "To avoid ", "Look at ", "Cannot determine", "Sigstore", "Digest:", "―")

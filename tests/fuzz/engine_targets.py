@@ -16,6 +16,7 @@ from world import NOW, OddWorld
 from lictor.core.assembly import compile_cleanups, compile_documents, explain
 from lictor.core.engine import Engine
 from lictor.core.errors import LictorError
+from lictor.core.families.classic.explanation import explain_classic
 from lictor.core.load.policies import Loaded, load_documents
 from lictor.core.model.program import CleanupProgram
 from lictor.core.model.request import Caller, Operation, Request
@@ -23,7 +24,6 @@ from lictor.core.model.result import Action, Result, RuleType, Status, Verdict
 from lictor.core.raw import Json, JsonObject
 from lictor.core.report.explanation import (
     Explanation,
-    explain_classic,
     explanation_to_json,
     render_explanation,
 )
@@ -190,7 +190,7 @@ def _explain(loaded: Loaded, request: Request, world: OddWorld) -> None:
             lookups=world,
         )
         _check_verdict(told.verdict)
-        rules = explain_classic(found.record, (), told.heard, told.verdict.results)
+        rules = explain_classic(found.record, told.heard, told.verdict.results)
         story = Explanation(found.record.metadata.name, name_resource(request.resource), rules)
         assert all(type(line) is str for line in render_explanation(story))
         render_json(explanation_to_json(story))

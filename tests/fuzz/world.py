@@ -86,7 +86,7 @@ class OddWorld:
     def call_api(self, call: ApiCall) -> Json:
         return _answer(f"api {call.url_path} {call.service_url}")
 
-    def global_reference(self, name: str, namespace: str) -> Json:
+    def global_reference(self, name: str) -> Json:
         return _answer(f"global {name}")
 
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:

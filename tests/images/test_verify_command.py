@@ -42,4 +42,4 @@ def test_nobody_trusted_is_nothing_verified(scene: Scene) -> None:
     scene.signers.cosign.sign(scene.image, scene.signers.trusted)
     code, printed = scene.verify()
     assert code == 1
-    assert printed.splitlines()[-1].startswith("not verified: nobody was named")
+    assert printed.splitlines()[-1].startswith("not verified: no trusted signer was given")

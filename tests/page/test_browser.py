@@ -254,7 +254,7 @@ def test_pages_follow_each_other(page: Page, site: str) -> None:
 
 def test_one_result_tells_everything(page: Page, site: str) -> None:
     open_result(page, site)
-    for heading in ("What is wrong", "How to fix it", "The policy", "An exception"):
+    for heading in ("Cause", "How to fix it", "Policy", "Exception"):
         expect(page.get_by_role("heading", name=heading)).to_be_visible()
     expect(page.locator(".text .marked").first).to_be_visible()
     assert "has-team" in page.locator(".text").inner_text()
@@ -266,7 +266,7 @@ def test_a_policy_without_results_is_found(page: Page, site: str) -> None:
     row = page.get_by_role("row").filter(has_text="no-privileged-pods")
     expect(row.locator(".severity")).to_have_text("Enforce")
     page.get_by_role("link", name="namespace-network-policy").click()
-    expect(page.get_by_text("Reports say nothing here.")).to_be_visible()
+    expect(page.get_by_text("There are no results.")).to_be_visible()
 
 
 def test_exports_lead_somewhere(page: Page, site: str) -> None:

@@ -19,12 +19,12 @@ from string import ascii_letters
 import pytest
 
 from lictor.addons.apiserver.bodies import read_json
+from lictor.addons.apiserver.field_checks import check_label_value, check_subdomain
 from lictor.addons.apiserver.kinds.custom_kind import compile_path
-from lictor.addons.apiserver.kinds.schema_validation import has_format
 from lictor.addons.apiserver.lists import find_single_name
 from lictor.addons.apiserver.protobuf import read_protobuf
 from lictor.addons.apiserver.request import read_accept
-from lictor.addons.apiserver.resources.validation import check_label_value, check_subdomain
+from lictor.addons.apiserver.schemas.schema_validation import has_format
 from lictor.addons.kubewarden.family.group_expression import compile_group_expression
 from lictor.addons.kubewarden.modules.module_address import parse_module_address
 from lictor.addons.web.pages.addresses import read_within
@@ -37,7 +37,7 @@ from lictor.core.errors import LictorError
 from lictor.core.evaluate.manifests.message import decode_message
 from lictor.core.lang.assertion import compile_assertion
 from lictor.core.lang.assertion import compile_expression as compile_assertion_expression
-from lictor.core.lang.cel.rewriting import read_tokens
+from lictor.core.lang.cel.lexer import read_tokens
 from lictor.core.lang.duration import parse_duration
 from lictor.core.lang.field_mask import compile_field_mask
 from lictor.core.lang.go_number import decode_json, parse_number

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "lictor"
-MOST_FILES = 875
-MOST_LINES = 165_200
+MOST_FILES = 896
+MOST_LINES = 167_750
 SMALL = 60
 MOST_SMALL_SINGLE_USER = 5
 MOST_SHARED_NAMES = 0
 MOST_NAMING_A_KIND = 5
 # Where a kind of policy may be named: its family, and data that was generated or is a manifest.
-NAMING_IS_FINE = ("core/families/", "addons/kubewarden/family/", "install/")
+NAMING_IS_FINE = ("core/families/", "addons/kubewarden/", "install/")
 KINDS = (
     "ClusterPolicy",
     "ValidatingPolicy",

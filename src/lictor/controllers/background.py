@@ -35,8 +35,8 @@ _UNTIL_SERVED = 3.0
 class BackgroundCoordinator:
     """Runs everything that changes other objects than the one of a request; one replica leads.
 
-    Whatever finds that a rule must be applied to a trigger puts it into `queue`; UpdateRequests of
-    admissions come through `updates`.
+    `queue` receives every rule that must be applied to a trigger; UpdateRequests of admissions come
+    through `updates`.
     """
 
     store: PolicyStore
@@ -48,7 +48,7 @@ class BackgroundCoordinator:
     trigger_watch: TriggerWatch
     existing: ExistingTriggers
     updates: UpdateRequestQueue
-    # Sends update requests of its own.
+    # Has its own client for update requests.
     requests: UpdateRequests
     list_kinds: Callable[[], Awaitable[Iterable[Resource]]]
     resync: float = RESYNC
@@ -144,7 +144,7 @@ class BackgroundCoordinator:
         return self.triggers.locate(version, selector.kind, namespaced=True)
 
     def _begin(self, key: _Key, mark: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Apply a policy to existing objects once for each of its states, in a task of its own."""
+        """Apply a policy to existing objects once for each of its states, in a separate task."""
         if self._marks.get(key) == mark:
             return
         self._marks[key] = mark

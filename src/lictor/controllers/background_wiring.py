@@ -50,11 +50,11 @@ def build_background(
         triggers,
         policies=rules,
         rewrites=rewrites,
-        emit=_tell_generated(emit, add_report),
+        emit=_report_generated(emit, add_report),
     )
     queue = GenerationQueue(generation.reconcile, rewrites, workers=flags.gen_workers)
     watch = GenerationWatch(client, downstream, triggers, rules, generation, queue)
-    mutation = MutateExisting(writes, store, triggers, emit=_tell_mutated(emit, add_report))
+    mutation = MutateExisting(writes, store, triggers, emit=_report_mutated(emit, add_report))
     requests = _build_requests(context)
     return BackgroundCoordinator(
         store=store,
@@ -74,8 +74,10 @@ def build_background(
     )
 
 
-def _tell_generated(emit: EmitEvent, add_report: AddReport) -> Callable[[GenerationOutcome], None]:
-    def tell_made(done: GenerationOutcome) -> None:
+def _report_generated(
+    emit: EmitEvent, add_report: AddReport
+) -> Callable[[GenerationOutcome], None]:
+    def report(done: GenerationOutcome) -> None:
         policy, uid = done.rule.program.policy, done.rule.policy.uid
         for event in build_generated_events(policy, uid, done.rule.name, done.created):
             emit(event)
@@ -86,18 +88,18 @@ def _tell_generated(emit: EmitEvent, add_report: AddReport) -> Callable[[Generat
             )
         add_report(done.request, done.results)
 
-    return tell_made
+    return report
 
 
-def _tell_mutated(
+def _report_mutated(
     emit: EmitEvent, add_report: AddReport
 ) -> Callable[[StoredPolicy, Request, list[Result]], None]:
-    def tell_changed(policy: StoredPolicy, request: Request, results: list[Result]) -> None:
+    def report(policy: StoredPolicy, request: Request, results: list[Result]) -> None:
         for event in build_mutated_events(Verdict(request, tuple(results)), policy.uid):
             emit(event)
         add_report(request, tuple(results))
 
-    return tell_changed
+    return report
 
 
 def _build_updates(

@@ -1,8 +1,8 @@
 """Keeps the certificate authority and the serving certificate of a webhook server in Secrets.
 
-A new authority is first shown beside the old one; only when the webhook configurations carry it
-does the server get a certificate of it. So there is no moment at which the API server meets a
-certificate that it cannot verify.
+A new authority is first published beside the old one; the server gets a certificate of it only when
+the webhook configurations contain it. So the API server never sees a certificate that it cannot
+verify.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _CERT_MANAGER = "cert-manager.io/"
 _TLS_TYPE = "kubernetes.io/tls"
 _AUTHORITY_LIFETIME = timedelta(days=365)
 _SERVING_LIFETIME = timedelta(days=150)
-# API servers learn of a changed webhook configuration a little after it was written.
+# API servers apply a changed webhook configuration with a short delay.
 _SPREAD = timedelta(seconds=20)
 _MOST_AUTHORITIES = 4
 _INTERVAL = 900.0
@@ -85,7 +85,7 @@ def build_certificates_loop(context: ControllerContext) -> ReconcileLoop:
 
 
 def show_expiry(change: Change) -> None:
-    """Show in the metrics when the certificate of a Secret ends."""
+    """Export the expiry of a Secret's certificate as a metric."""
     secret = change.object
     found = keys.read_certificates(read_entry(secret, "tls.crt"))
     if found and change.type is not ChangeType.DELETED:
@@ -234,14 +234,14 @@ class CertificateRotation:
     ) -> None:
         settings = self._settings
         if secret is not None and secret.get("type") != _TLS_TYPE:
-            # The type of a Secret cannot be changed.
+            # The type of a Secret is immutable.
             await self._client.delete(SECRET, name, settings.namespace)
             secret = None
         body = build_secret(settings.namespace, name, certificates, pair)
         if secret is None:
             await self._client.create(SECRET, body)
         else:
-            # With the version that was read: of two who do this at once, one wins.
+            # With the version that was read: of two concurrent writers, one wins.
             await self._client.replace(SECRET, {**body, "metadata": secret["metadata"]})
 
 
@@ -260,7 +260,7 @@ def build_secret(
 
 
 def read_entry(secret: JsonObject | None, *names: str) -> str:
-    """The first of these entries of a Secret that is there, as text."""
+    """The first existing one of these entries of a Secret, as text."""
     entries = (secret or {}).get("data") or {}
     for name in names:
         try:
@@ -283,7 +283,7 @@ def read_authority(secret: JsonObject | None, now: datetime) -> Authority:
 
 
 def is_managed(secret: JsonObject) -> bool:
-    """May we change this Secret, or does someone else (cert-manager) manage it?"""
+    """Whether lictor manages this Secret, not someone else (cert-manager)."""
     metadata = secret["metadata"]
     if any(name.startswith(_CERT_MANAGER) for name in metadata.get("annotations") or ()):
         return False
@@ -293,7 +293,7 @@ def is_managed(secret: JsonObject) -> bool:
 def find_fault(
     secret: JsonObject | None, authority: Authority, hosts: tuple[str, ...], now: datetime
 ) -> str:
-    """Why a serving certificate cannot be used; empty where it can."""
+    """Why a serving certificate is unusable; empty if it is usable."""
     if secret is None:
         return "there is none"
     found = keys.read_certificates(read_entry(secret, "tls.crt"))
@@ -313,7 +313,7 @@ def find_fault(
 
 
 def _accept_foreign(authority: Authority, name: str, why: str) -> Authority:
-    """An authority that someone else manages: it may lack the key, but not the certificate."""
+    """An externally managed authority: it may lack the key, but not the certificate."""
     if not authority.trusted:
         raise LookupFailedError(
             f"Secret {name}: {why}; it is not ours to renew (label {MANAGED_LABEL})"
@@ -322,7 +322,7 @@ def _accept_foreign(authority: Authority, name: str, why: str) -> Authority:
 
 
 def _all_trust(configuration: JsonObject, newest: Certificate, older: set[Certificate]) -> bool:
-    """False where a webhook knows an older authority of ours, but not yet the newest."""
+    """False if a webhook has an older authority of lictor, but not yet the newest."""
     for webhook in configuration.get("webhooks") or ():
         bundle = (webhook.get("clientConfig") or {}).get("caBundle")
         known = set(keys.read_certificates(read_entry({"data": {"bundle": bundle}}, "bundle")))

@@ -20,11 +20,12 @@ from lictor.kubernetes.process_log import follow_log_level
 from lictor.kubernetes.resource import Resource
 from lictor.kubernetes.settings import SettingsWatch
 from lictor.lookups.lookups import ClusterLookups
+from lictor.policies.family_services import ServiceAccess
 from lictor.policies.store import PolicyStore
 
 
 async def evaluate_in_thread(engine: Engine, request: Request) -> Verdict:
-    """What the policies say of a request."""
+    """The results of the policies for a request."""
     return await asyncio.to_thread(evaluate_now, engine, request)
 
 
@@ -47,7 +48,7 @@ class ControllerContext(msgspec.Struct):
     def watch(
         self, resource: Resource, *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Cache:
-        """The cache of a kind; it runs as long as the process does. Ask while loops are built."""
+        """The cache of a kind; it runs as long as the process. Call this while loops are built."""
         key = (resource, namespace, labels, fields)
         if key not in self._caches:
             self._caches[key] = Cache(
@@ -56,7 +57,7 @@ class ControllerContext(msgspec.Struct):
         return self._caches[key]
 
     async def run(self) -> None:
-        """Keep all caches, the policies and the settings in step until cancelled."""
+        """Keep all caches, the policies and the settings up to date until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.store.run())
             group.create_task(self.settings.run())
@@ -66,7 +67,7 @@ class ControllerContext(msgspec.Struct):
                 group.create_task(cache.run())
 
     async def wait(self) -> None:
-        """Until everything has been read for the first time."""
+        """Wait for the first complete lists."""
         await self.store.wait()
         await self.settings.wait()
         await self.lookups.wait()
@@ -79,6 +80,7 @@ def build_context(client: Client, flags: Flags, names: Names, identity: str) -> 
     """A context for the event loop that runs now."""
     loop = asyncio.get_running_loop()
     lookups = ClusterLookups(client, loop, flags, namespace=names.namespace)
+    access = ServiceAccess(names.namespace, lookups.get_path)
     settings = SettingsWatch(client, names)
     follow_log_level(settings)
     return ControllerContext(
@@ -86,7 +88,7 @@ def build_context(client: Client, flags: Flags, names: Names, identity: str) -> 
         flags,
         names,
         identity,
-        PolicyStore(client, flags, lookups, open_modules=lookups.open_modules),
+        PolicyStore(client, flags, lookups, access),
         settings,
         lookups,
         NamespaceCache(client),

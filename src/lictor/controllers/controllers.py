@@ -1,4 +1,4 @@
-"""Which loops are there, which controller do they belong to, and how are they built?"""
+"""The loops, the controllers they belong to, and how they are built."""
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Protocol, TypeAlias
@@ -9,6 +9,7 @@ from lictor.controllers.background_wiring import build_background
 from lictor.controllers.certificates import build_certificates_loop
 from lictor.controllers.cleanup.schedule import build_policies_loop
 from lictor.controllers.context import ControllerContext, EmitEvent
+from lictor.controllers.family_controllers import WebhookHealth, list_family_controllers
 from lictor.controllers.loop import ReconcileLoop
 from lictor.controllers.native_policies.reconcile import build_native_loop
 from lictor.controllers.reports.aggregation import BackgroundReports
@@ -24,7 +25,6 @@ from lictor.controllers.webhook_configuration.writer import (
     remove_webhooks,
 )
 from lictor.core.errors import UsageError
-from lictor.core.families.built_in import load_part
 from lictor.kubernetes.discovery import Discovery
 
 OnUninstall: TypeAlias = Callable[[], Awaitable[object]]
@@ -39,7 +39,7 @@ CONTROLLERS: dict[str, tuple[str, ...]] = {
 
 
 class Runner(Protocol):
-    """A loop, or several that stand for one."""
+    """A loop, or several as one."""
 
     name: str
     leader_only: bool
@@ -53,7 +53,7 @@ class Controller(msgspec.Struct, frozen=True):
     name: str
     lease: str
     loops: tuple[Runner, ...]
-    # What runs on every replica beside the loops.
+    # What runs on every replica besides the loops.
     background_tasks: tuple[Callable[[], Coroutine[None, None, None]], ...] = ()
     # What the leader does when the installation is removed.
     on_uninstall: OnUninstall | None = None
@@ -141,21 +141,24 @@ def _build_cleanup(
 def _build_policies(
     context: ControllerContext, heartbeat: Heartbeat, emit: EmitEvent
 ) -> list[ReconcileLoop]:
-    """Webhooks, native policies and statuses, which exchange what they found."""
+    """Webhooks, native policies and statuses, which share their results."""
     webhooks, ready = build_webhooks_loop(context, heartbeat.healthy)
     heartbeat.listen(webhooks.wake)
     follow_changes(context.store)
     native, made = build_native_loop(context, ready, emit)
-    find_address = ConfigurationWriter(context).find_address
-    own = load_part("own policy server")(context.store, find_address, heartbeat.healthy)
-    servers: ReconcileLoop = load_part("policy servers")(context, own, emit)
-    heartbeat.listen(servers.wake)
-    return [webhooks, native, build_status_loop(context, ready, made, emit), servers]
+    health = WebhookHealth(ConfigurationWriter(context).find_address, heartbeat.healthy)
+    loops = [webhooks, native, build_status_loop(context, ready, made, emit)]
+    for controllers in list_family_controllers():
+        for loop in controllers.build_loops(context, health, emit):
+            heartbeat.listen(loop.wake)
+            loops.append(loop)
+    return loops
 
 
 def _clean_up(context: ControllerContext) -> OnUninstall:
     async def clean_up() -> None:
         await remove_webhooks(context.client, context.names)
-        await load_part("policy release")(context.client, context.names)
+        for controllers in list_family_controllers():
+            await controllers.clean_up(context.client, context.names)
 
     return clean_up

@@ -1,4 +1,4 @@
-"""What would policies say of the objects that are in a cluster? Nothing is written."""
+"""Evaluates policies for the existing objects of a cluster. Nothing is written."""
 
 import asyncio
 import time
@@ -18,21 +18,21 @@ from lictor.kubernetes.request_filter import RequestFilter
 from lictor.kubernetes.resource import Resource
 from lictor.lookups.lookups import begin_request
 
-# Nobody waits for an answer, but a policy that takes for ever may not hold up the others.
+# No caller waits, but a policy that never ends must not block the others.
 _SECONDS = 60.0
 _PAGE = 100
 _CHECKING = (Phase.VALIDATE, Phase.VERIFY_IMAGES)
 
 
 def evaluate_now(engine: Engine, request: Request) -> Verdict:
-    """What policies say, in this thread: not that of the event loop, as lookups wait for that."""
+    """The results, in this thread: not the event loop's, which lookups wait for."""
     deadline = time.monotonic() + _SECONDS
     begin_request(deadline)
     return engine.evaluate(request, deadline=deadline)
 
 
 def concerns(program: Program, kind: GroupVersionKind) -> bool:
-    """Can any rule of the program be about this kind?"""
+    """Whether any rule of the program may match this kind."""
     return any(rule.select(kind, "", Operation.CREATE) is not None for rule in program.rules)
 
 
@@ -49,7 +49,7 @@ class PreviewFinding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class PolicyPreview(msgspec.Struct, rename="camel"):
-    """What would happen. The lists hold the first findings only; the counts are of all."""
+    """The preview. The lists have the first findings only; the counts include all."""
 
     policies: list[str]
     kinds: int = 0
@@ -68,12 +68,12 @@ class PolicyPreview(msgspec.Struct, rename="camel"):
 
 
 class PreviewScope(msgspec.Struct, frozen=True):
-    """Which objects are judged, and what is known of where they are."""
+    """Which objects are evaluated, and their namespaces' labels."""
 
     client: Client
     namespace_labels: Callable[[str], Mapping[str, str]]
     is_filtered: RequestFilter
-    # How many findings of each sort are listed.
+    # How many findings of each type are listed.
     limit: int = 1000
 
 
@@ -83,7 +83,7 @@ class _Engines(msgspec.Struct, frozen=True):
 
 
 async def preview_programs(programs: Sequence[Program], scope: PreviewScope) -> PolicyPreview:
-    """Evaluate everything that the programs can be about, as if it were created now."""
+    """Evaluate all objects that the programs may match, as if they were created now."""
     preview = PolicyPreview(sorted({program.policy.key for program in programs}))
     discovery = Discovery(scope.client)
     await discovery.ensure()
@@ -113,13 +113,13 @@ async def _preview_kind(
 
 
 def _keep_rules(program: Program) -> Program:
-    """Only rules that refuse or change what is asked for."""
+    """Only rules that deny or change the request."""
     rules = tuple(r for r in program.rules if r.phase in (*_CHECKING, Phase.MUTATE))
     return msgspec.structs.replace(program, rules=rules)
 
 
 def _keep_checks(program: Program) -> Program:
-    """What is asked about a deletion."""
+    """The rules for a deletion."""
     rules = tuple(r for r in program.rules if r.phase is Phase.VALIDATE)
     return msgspec.structs.replace(program, rules=rules)
 

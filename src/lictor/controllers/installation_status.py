@@ -1,4 +1,4 @@
-"""The state of the installation, read from the cluster; no running process is asked."""
+"""The state of the installation, read from the cluster, not from running processes."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
@@ -27,7 +27,7 @@ _OPEN_REPORTS = (kinds.OPEN_REPORT, kinds.CLUSTER_OPEN_REPORT)
 
 
 class PolicyState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One policy; `why` says what keeps it from being ready."""
+    """One policy; `why` is the reason why it is not ready."""
 
     kind: str
     name: str
@@ -37,7 +37,7 @@ class PolicyState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 class WebhookState(msgspec.Struct, frozen=True, rename="camel"):
-    """One webhook configuration of ours."""
+    """One webhook configuration of lictor."""
 
     kind: str
     name: str
@@ -45,7 +45,7 @@ class WebhookState(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LeaderState(msgspec.Struct, frozen=True, rename="camel"):
-    """Who leads a controller, and how long ago they said so."""
+    """The leader of a controller, and the age of its last renewal."""
 
     controller: str
     holder: str
@@ -53,7 +53,7 @@ class LeaderState(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ScanState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What one replica says of its scan."""
+    """The scan state of one replica."""
 
     member: str
     renewed_seconds_ago: float = 0.0
@@ -76,7 +76,7 @@ class FailureCount(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ReportState(msgspec.Struct, frozen=True, rename="camel"):
-    """What the reports say in sum."""
+    """The totals of the reports."""
 
     reports: int
     results: dict[str, int]
@@ -90,17 +90,17 @@ class InstallationStatus(msgspec.Struct, frozen=True, rename="camel"):
     policies: tuple[PolicyState, ...]
     webhooks: tuple[WebhookState, ...]
     leaders: tuple[LeaderState, ...]
-    # When a webhook answered last, as it said itself; empty where that is not known.
+    # When a webhook answered last; empty if unknown.
     heartbeat: str
     # Length of each queue, by its name.
     queues: dict[str, int]
     scans: tuple[ScanState, ...]
-    # None where nobody wanted the reports to be read.
+    # None if the reports were not read.
     reports: ReportState | None = None
 
     @property
     def is_well(self) -> bool:
-        """Is every policy ready, does somebody lead, and are there webhooks?"""
+        """Whether every policy is ready, there is a leader, and there are webhooks."""
         return (
             all(policy.ready for policy in self.policies)
             and any(leader.controller == "admission" for leader in self.leaders)
@@ -134,7 +134,7 @@ async def _list_policies(client: Client) -> AsyncIterator[PolicyState]:
 
 
 def read_policy_state(resource: Resource, document: JsonObject) -> PolicyState:
-    """What a policy's own status says."""
+    """The state from a policy's status."""
     metadata, status = document["metadata"], document.get("status") or {}
     held = status.get("conditionStatus") or {}
     conditions = (*(status.get("conditions") or ()), *(held.get("conditions") or ()))
@@ -148,7 +148,7 @@ def read_policy_state(resource: Resource, document: JsonObject) -> PolicyState:
         metadata["name"],
         metadata.get("namespace") or "",
         ready,
-        "" if ready else why or "not looked at yet",
+        "" if ready else why or "not checked yet",
     )
 
 
@@ -176,7 +176,7 @@ def _find_leaders(leases: Iterable[JsonObject], names: Names) -> Iterable[Leader
 def _read_scans(leases: Iterable[JsonObject]) -> Iterable[ScanState]:
     for lease in leases:
         spec = lease.get("spec") or {}
-        # A replica that ended without a farewell leaves its Lease.
+        # A replica that was killed leaves its Lease.
         lifetime = _DEAD_AFTER * float(spec.get("leaseDurationSeconds") or 0)
         ago = _measure(str(spec.get("renewTime") or ""))
         if MEMBER_LABEL not in (lease["metadata"].get("labels") or {}) or 0 < lifetime < ago:

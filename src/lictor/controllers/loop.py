@@ -1,4 +1,4 @@
-"""When does a reconcile coroutine run? At start, after changes, at an interval, after errors."""
+"""Runs a reconcile coroutine: at start, after changes, at an interval, after errors."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ def count_requeue(name: str) -> None:
 
 
 def show_heartbeat(stamp: str, *, healthy: bool) -> None:
-    """Show when a webhook answered last, and whether that is recent enough."""
+    """Export when a webhook answered last, and whether that is recent."""
     try:
         moment = datetime.fromisoformat(stamp).timestamp()
     except ValueError:
@@ -44,25 +44,25 @@ def show_heartbeat(stamp: str, *, healthy: bool) -> None:
 
 log = logging.getLogger(__name__)
 
-# A burst of changes becomes one run: wait so long for the burst to end.
+# A burst of changes becomes one run: wait this long for its end.
 _SETTLE = 0.1
-# While changes keep coming, a loop takes at most about this part of the thread that also answers
-# requests: whoever applies hundreds of policies waits for those answers, one after the other.
+# While changes keep coming, a loop uses at most this part of the thread that also answers requests:
+# a client that applies hundreds of policies waits for those answers.
 _SHARE = 0.02
 _LONGEST_SETTLE = 6.0
-# After so long without another change the burst is over.
+# After this long without another change the burst is over.
 _LULL = 0.3
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
-# Even a loop that is woken all the time leaves a failing API server so much rest.
+# Even a loop that is woken continuously pauses this long for a failing API server.
 _LEAST_REST = 1.0
-# One run may not hang for ever: whatever it waits for, it begins again.
+# One run may not hang forever: it is cancelled and restarted.
 _RUN_LIMIT = 300.0
 _MAX_REASONS = 100
 
 
 class WakeSource(Protocol):
-    """What a loop is woken by; every Cache is one."""
+    """What wakes a loop; every Cache is one."""
 
     async def wait(self) -> None: ...
 
@@ -83,12 +83,12 @@ class ReconcileLoop:
                         await client.patch(...)
             return ReconcileLoop("policy-status", reconcile, interval=900.0, caches=(policies,))
 
-    Rules that keep two leaders at once harmless: compute from what is there, not from the event
-    that came; write only where what is there differs; no clock, no randomness, no identity of
-    this process in what is written (or only where it is renewed by intent).
+    Rules that make two concurrent leaders harmless: compute from the current state, not from the
+    event; write only differences; no clock, randomness or process identity in what is written
+    (unless it is renewed on purpose).
 
-    `reconcile` raises what went wrong; the loop logs each reason once, and tries again with
-    growing pauses. Sources that are no Cache (a store, settings) call `wake` themselves:
+    `reconcile` raises its errors; the loop logs each reason once, and retries with growing pauses.
+    Sources other than a Cache (a store, settings) call `wake` themselves:
     `store.listen(loop.wake)`.
     """
 
@@ -112,7 +112,7 @@ class ReconcileLoop:
         self._timer: asyncio.TimerHandle | None = None
         self._told: set[str] = set()
         self._last_success: float | None = None
-        # Seconds of the thread that the last run took, with all that ran beside it.
+        # The thread time of the last run, including concurrent tasks.
         self._effort = 0.0
         for watched in self._caches:
             watched.listen(self.wake)
@@ -123,7 +123,7 @@ class ReconcileLoop:
         return self._last_success
 
     def wake(self, *_: object) -> None:
-        """Something changed: run soon. Any number of calls become one run."""
+        """Run soon, after a change. Any number of calls become one run."""
         self._woken.set()
 
     def wake_later(self, seconds: float) -> None:
@@ -184,7 +184,7 @@ class ReconcileLoop:
         await self._await_lull(min(self._effort / _SHARE, _LONGEST_SETTLE) - _SETTLE)
 
     async def _await_lull(self, seconds: float) -> None:
-        """Wait until no more changes come; for so long at most."""
+        """Wait until no more changes come, up to a time limit."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self._woken.clear()
@@ -212,6 +212,6 @@ class ReconcileLoop:
 
 
 def _grow(pause: float, failure: Exception) -> float:
-    # After a conflict, what someone else wrote is there to be read: almost at once.
+    # After a conflict, the new state is available: retry almost at once.
     first = _SETTLE if isinstance(failure, ConflictError) else _FIRST_PAUSE
     return min(max(pause * 2, first), _LONGEST_PAUSE)

@@ -21,7 +21,6 @@ from lictor.core.errors import (
     NotFoundError,
     OutOfBoundsError,
 )
-from lictor.core.families.registry import resolve
 from lictor.core.model.program import Phase, Program
 from lictor.core.model.request import GroupVersionKind, Operation, Request
 from lictor.core.model.result import Result, Status, TargetPart
@@ -101,10 +100,9 @@ class ExistingTriggers:
 
 def _list_mutations(policy: StoredPolicy) -> frozenset[str]:
     """The rules that mutate existing objects when their policy is created or updated."""
-    if policy.record is None or not policy.kind.list_existing_mutations:
+    if policy.record is None:
         return frozenset()
-    found: frozenset[str] = resolve(policy.kind.list_existing_mutations)(policy.record)
-    return found
+    return policy.kind.family.list_existing_mutations(policy.record)
 
 
 log = logging.getLogger(__name__)
@@ -129,10 +127,10 @@ class MutateExisting:
         self._emit = emit
 
     async def handle(self, update: Update, *, is_late: bool) -> None:
-        """Do what an UpdateRequest asks for; raises with all failures."""
+        """Process an UpdateRequest; raises with all failures."""
         policy = self._find(update)
         if policy is None:
-            return  # the policy is gone, and with it the reason
+            return  # the policy was deleted
         request = await self._triggers.build_request(update, is_late=is_late)
         if request is None:
             return
@@ -155,7 +153,7 @@ class MutateExisting:
         wanted = (
             policy
             for policy in self._store.policies
-            if policy.key == update.policy and policy.kind.list_existing_mutations
+            if policy.key == update.policy and policy.kind.mutates_existing
         )
         return next((each for each in wanted if each.kind.has_named_rules == is_named), None)
 

@@ -1,7 +1,7 @@
-"""All writes on behalf of policies go through here: nothing out of bounds is written.
+"""All writes for policies go through here: nothing out of bounds is written.
 
-Whatever is generated, changed or deleted because a policy or a label asks for it passes here, after
-all variables have been resolved and right before the call.
+Every object that a policy or a label causes to be generated, changed or deleted passes here, after
+all variables were resolved and right before the call.
 """
 
 from collections.abc import Mapping
@@ -75,5 +75,5 @@ class PolicyWrites:
         if is_own_object(self._names, resource, namespace, name):
             raise OutOfBoundsError(
                 f"{resource.kind} {place} is out of bounds: "
-                "policies do not touch what lictor itself is made of"
+                "policies must not change lictor's own objects"
             )

@@ -1,4 +1,4 @@
-"""Creates, updates and deletes reports, also where others write to the same ones."""
+"""Creates, updates and deletes reports, also with concurrent writers."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -18,7 +18,9 @@ from lictor.kubernetes import resource as kinds
 from lictor.kubernetes.client import Client
 from lictor.kubernetes.resource import Resource
 
-JUDGED = "lictor.io/judged"
+SCAN_HASH = "lictor.io/scan-hash"
+# The former name, read for one release: otherwise an upgrade would evaluate every object again.
+FORMER_SCAN_HASH = "lictor.io/judged"
 MIXED = "lictor.io/mixed"
 _TRIES = 5
 
@@ -27,7 +29,7 @@ class EntryOwnership(Protocol):
     """Which entries belong to the scanner, and which to existing policies."""
 
     def is_scanned(self, entry: JsonObject) -> bool:
-        """Does the scanner make entries of this policy and rule?"""
+        """Whether the scanner creates entries of this policy and rule."""
         ...
 
     def is_alive(self, entry: JsonObject) -> bool:
@@ -36,11 +38,10 @@ class EntryOwnership(Protocol):
 
 
 class ReportWriter:
-    """The only one who writes reports.
+    """The only writer of reports.
 
-    A report can hold the scanner's entries beside those that only an admission could tell (who
-    asked, what a mutation did). Most hold the scanner's alone, and are written blindly; those that
-    are mixed are read first.
+    A report can have the scanner's entries beside those of admissions (caller, mutations). Most
+    have only the scanner's, and are written without reading; mixed ones are read first.
     """
 
     def __init__(self, client: Client, entitlement: EntryOwnership, *, openreports: bool) -> None:
@@ -62,7 +63,7 @@ class ReportWriter:
         return self._entitlement.is_scanned(entry)
 
     def mark_mixed(self, uids: set[str]) -> None:
-        """These are the reports that hold more than a scan's entries: all have been read."""
+        """The reports with more than a scan's entries: all have been read."""
         self._mixed = uids | self._lately
         self._lately = set()
 
@@ -72,14 +73,14 @@ class ReportWriter:
         self._lately.discard(uid)
 
     async def write(
-        self, subject: ReportSubject, entries: Iterable[JsonObject], *, judged: str, exists: bool
+        self, subject: ReportSubject, entries: Iterable[JsonObject], *, scan_hash: str, exists: bool
     ) -> None:
         """Replace the results of the last scan."""
         if subject.uid in self._mixed:
-            await self._merge(subject, entries, judged=judged, scanned=True)
+            await self._merge(subject, entries, scan_hash=scan_hash, scanned=True)
             return
         report = build_report(
-            subject, entries, openreports=self._openreports, annotations={JUDGED: judged}
+            subject, entries, openreports=self._openreports, annotations={SCAN_HASH: scan_hash}
         )
         resource = self.kind_for(subject.namespace)
         if exists:
@@ -92,13 +93,13 @@ class ReportWriter:
                 await self._client.create(resource, report)
             except ConflictError:
                 # Another replica, or an admission, has created it.
-                await self._merge(subject, entries, judged=judged, scanned=True)
+                await self._merge(subject, entries, scan_hash=scan_hash, scanned=True)
 
     async def add(self, subject: ReportSubject, entries: Iterable[JsonObject]) -> None:
         """Replace the results that did not come from a scan."""
         self._mixed.add(subject.uid)
         self._lately.add(subject.uid)
-        await self._merge(subject, entries, judged="", scanned=False)
+        await self._merge(subject, entries, scan_hash="", scanned=False)
 
     async def amend(
         self,
@@ -106,11 +107,11 @@ class ReportWriter:
         entries: Iterable[JsonObject],
         replaces: Callable[[JsonObject], bool],
         *,
-        judged: str,
+        scan_hash: str,
     ) -> int | None:
-        """Replace those entries alone; how many of the scanner's there are then.
+        """Replace those entries only; returns the number of the scanner's entries then.
 
-        None where there is no report, or one that does not hold all: it must be written anew.
+        None if there is no report, or an incomplete one: it must be written anew.
         """
         fresh = list(entries)
         resource = self.kind_for(subject.namespace)
@@ -125,7 +126,7 @@ class ReportWriter:
             kept = [entry for entry in old if self._entitlement.is_alive(entry)]
             merged = sort_entries([*kept, *fresh])
             try:
-                await self._put(subject, found, merged, judged)
+                await self._put(subject, found, merged, scan_hash)
             except ConflictError:
                 await asyncio.sleep(0.05 * (attempt + 1))
                 continue
@@ -135,16 +136,16 @@ class ReportWriter:
     async def remove(self, subject: ReportSubject) -> None:
         """Remove the results of the scan, and the report where it is empty then."""
         if subject.uid in self._mixed:
-            await self._merge(subject, (), judged="", scanned=True)
+            await self._merge(subject, (), scan_hash="", scanned=True)
         else:
             await self._client.delete(
                 self.kind_for(subject.namespace), subject.uid, subject.namespace
             )
 
     async def prune(self, report: JsonObject, *, is_followed: bool) -> None:
-        """Take out what no policy of now stands for; the whole report where nothing is left.
+        """Remove entries of deleted policies; the whole report if it becomes empty.
 
-        Of an object whose kind is no longer followed, what scans said goes too.
+        For an object whose kind is no longer scanned, the scan's entries are removed too.
         """
         rights = self._entitlement
         kept = [
@@ -169,10 +170,15 @@ class ReportWriter:
                     preconditions=guard,
                 )
         except (ConflictError, NotFoundError):
-            return  # someone wrote it at this moment, with the policies of now
+            return  # written concurrently, with the current policies
 
     async def _merge(
-        self, subject: ReportSubject, entries: Iterable[JsonObject], *, judged: str, scanned: bool
+        self,
+        subject: ReportSubject,
+        entries: Iterable[JsonObject],
+        *,
+        scan_hash: str,
+        scanned: bool,
     ) -> None:
         fresh = list(entries)
         resource = self.kind_for(subject.namespace)
@@ -182,7 +188,7 @@ class ReportWriter:
                 self._mixed.add(subject.uid)
             merged = self._combine(found, fresh, scanned=scanned)
             try:
-                await self._put(subject, found, merged, judged)
+                await self._put(subject, found, merged, scan_hash)
             except ConflictError:
                 await asyncio.sleep(0.05 * (attempt + 1))
                 continue
@@ -208,7 +214,7 @@ class ReportWriter:
         subject: ReportSubject,
         found: JsonObject | None,
         entries: list[JsonObject],
-        judged: str,
+        scan_hash: str,
     ) -> None:
         resource = self.kind_for(subject.namespace)
         if not entries:
@@ -217,10 +223,11 @@ class ReportWriter:
             return
         notes = dict(((found or {}).get("metadata") or {}).get("annotations") or {})
         notes.pop(MIXED, None)
+        former = notes.pop(FORMER_SCAN_HASH, "")
         if subject.uid in self._mixed:
             notes[MIXED] = "true"
-        if judged:
-            notes[JUDGED] = judged
+        if known := scan_hash or notes.get(SCAN_HASH) or former:
+            notes[SCAN_HASH] = known
         report = build_report(subject, entries, openreports=self._openreports, annotations=notes)
         if found is None:
             await self._client.create(resource, report)

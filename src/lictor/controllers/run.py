@@ -21,17 +21,17 @@ from lictor.http.listener import Listener, open_port
 from lictor.http.messages import TEXT, HttpRequest, HttpResponse
 from lictor.http.server import HttpServer
 from lictor.kubernetes.client import Client
-from lictor.kubernetes.config import load_config
 from lictor.kubernetes.events import EventSink
 from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.lease import Leadership, choose_identity
 from lictor.kubernetes.metrics import INFO, open_gauge
 from lictor.kubernetes.names import Names
 from lictor.kubernetes.rate_limit import TokenBucket
 from lictor.kubernetes.resource import DEPLOYMENT, NAMESPACE, Resource
-from lictor.policies.compile_trial import start_trials
+from lictor.policies.trial_jobs import start_trials
 
-# Only kubelets and Prometheus have anything to ask here.
+# Only kubelets and Prometheus connect here.
 _MAX_CONNECTIONS = 64
 _LIMITS = ListenerLimits(silent=64, silent_per_address=32, waiting=64)
 
@@ -205,7 +205,7 @@ class _Process:
                 group.create_task(leadership.run(lead))
 
     async def _clean_up(self, controller: Controller) -> bool:
-        """Delete the webhooks if the installation is being removed. Was it?"""
+        """Delete the webhooks if the installation is being removed; returns whether it was."""
         if controller.on_uninstall is None:
             return False
         try:
@@ -236,10 +236,10 @@ POD = Resource("", "v1", "pods", "Pod")
 
 
 async def is_going_down(client: Client, names: Names, pod: str, controller: str) -> bool:
-    """Is this installation being taken away, and not just restarted?
+    """Whether this installation is being removed, not just restarted.
 
-    True where our Namespace or our Deployment is gone or going, or shall have no replicas; False
-    where that cannot be known, as it is outside of a Pod.
+    True if the Namespace or the Deployment is deleted or being deleted, or has no replicas; False
+    if unknown, as outside of a Pod.
     """
     try:
         if not pod or await client.find(POD, pod, names.namespace) is None:

@@ -1,6 +1,6 @@
-"""Deletes objects that carry the time-to-live label when their time is over.
+"""Deletes objects with the time-to-live label when they expire.
 
-One loop watches the collections in which we may delete objects; the other deletes what is due.
+One loop watches the collections in which it may delete objects; the other deletes what is due.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class TtlWatches:
         self._listeners.append(listener)
 
     def find(self, expiring: ExpiringObject) -> JsonObject | None:
-        """The object as it is now; None where it is gone, or no longer looked after."""
+        """The current object; None if it is gone, or no longer watched."""
         watch = self._watches.get(expiring.resource)
         return watch.cache.get(expiring.name, expiring.namespace) if watch is not None else None
 
@@ -184,7 +184,7 @@ def find_due(item: JsonObject) -> datetime | None:
         return find_deletion_time(text, created)
     except ValueError as error:
         facts = {"object": metadata["name"], "namespace": metadata.get("namespace")}
-        log.warning("time to live not understood", extra={**facts, "why": str(error)})
+        log.warning("invalid time to live", extra={**facts, "why": str(error)})
         return None
 
 
@@ -267,7 +267,7 @@ class TtlDeletions:
             expiring.resource,
             expiring.name,
             expiring.namespace,
-            own="",  # a label of the object itself asks for it, and no policy
+            own="",  # caused by a label of the object, not by a policy
             propagation=wanted if wanted in _PROPAGATIONS else "",
             preconditions={
                 "uid": metadata["uid"],
@@ -294,7 +294,7 @@ class TtlDeletions:
         due = self._due.next_due
         if due is not None:
             seconds = max(due - self._now().timestamp(), 0.0)
-            # The clock may be set: the loop looks again at its interval at the latest.
+            # The clock may be changed: the loop checks again at its interval at the latest.
             self.loop.wake_later(min(seconds, _INTERVAL) + 0.01)
 
 

@@ -1,4 +1,4 @@
-"""UpdateRequests: the request each stands for, and the queue that works them off."""
+"""UpdateRequests: the request of each, and the queue that processes them."""
 
 import logging
 import time
@@ -29,8 +29,8 @@ from lictor.kubernetes.work_queue import WorkQueue
 # The webhook is called before the API server stores the object. A new object is waited for this
 # long: another webhook may be slow, or refuse it in the end.
 _UNTIL_CREATED = 15.0
-# An update that changes nothing leaves the version as it was: nobody can tell it from one that is
-# not stored yet.
+# An update without changes keeps the version: it cannot be distinguished from one that is not
+# stored yet.
 _UNTIL_UPDATED = 1.5
 
 
@@ -57,7 +57,7 @@ class TriggerReader(msgspec.Struct, frozen=True):
         return Resource(group, version, found.resource, kind, scope)
 
     async def read(self, trigger: UpdateTrigger) -> JsonObject | None:
-        """The trigger as it is now; None where it, or the one of that UID, is gone."""
+        """The current trigger; None if it, or the one with that UID, is gone."""
         resource = self.locate(
             trigger.api_version, trigger.kind, namespaced=bool(trigger.namespace)
         )
@@ -71,7 +71,7 @@ class TriggerReader(msgspec.Struct, frozen=True):
         return found if not trigger.uid or uid == trigger.uid else None
 
     async def _search(self, resource: Resource, trigger: UpdateTrigger) -> JsonObject | None:
-        """By UID alone: what Kyverno has made does not tell the name of its trigger."""
+        """By UID only: Kyverno's labels do not include the name of the trigger."""
         try:
             async for page in self.client.list_pages(resource, trigger.namespace):
                 for item in page.get("items") or ():
@@ -82,11 +82,11 @@ class TriggerReader(msgspec.Struct, frozen=True):
         return None
 
     async def build_request(self, update: Update, *, is_late: bool = False) -> Request | None:
-        """The request to judge; None where the trigger is gone.
+        """The request to evaluate; None if the trigger is gone.
 
-        What is stored now counts, not what a review said: a forged one changes nothing. Only what
-        is never stored (a subresource such as `exec`) or no longer is (DELETE) comes from it.
-        Raises NotYetError where the trigger is not stored yet, unless it is too late to wait.
+        The stored object counts, not the review: a forged one changes nothing. Only what is never
+        stored (a subresource such as `exec`) or no longer is (DELETE) comes from it. Raises
+        NotYetError if the trigger is not stored yet, unless it is too late to wait.
         """
         asked = read_admission(update)
         labels = await self.find_labels(update.trigger)
@@ -119,7 +119,7 @@ class TriggerReader(msgspec.Struct, frozen=True):
 def _check_stored(asked: Request, found: JsonObject | None, trigger: UpdateTrigger) -> None:
     name = f"{trigger.kind} {trigger.namespace}/{trigger.name}"
     if asked.operation is Operation.CREATE and found is None:
-        raise NotYetError(f"{name} is not there yet", patience=_UNTIL_CREATED)
+        raise NotYetError(f"{name} does not exist yet", patience=_UNTIL_CREATED)
     if asked.operation is Operation.UPDATE and found is not None:
         before = ((asked.old_object or {}).get("metadata") or {}).get("resourceVersion")
         if before and found["metadata"].get("resourceVersion") == before:
@@ -157,16 +157,16 @@ _LIFETIME = 3600.0
 
 
 class UpdateHandler(Protocol):
-    """Does what an update asks for; raises where that did not work.
+    """Processes an update; raises on failure.
 
-    NotYetError: it is too early. What is too early for too long is asked for as late.
+    NotYetError: it is too early. After too long, it is called with `late`.
     """
 
     async def __call__(self, update: Update, *, is_late: bool) -> None: ...
 
 
 class UpdateRequestQueue:
-    """Groups UpdateRequests that ask for the same, and works off each group."""
+    """Groups equal UpdateRequests, and processes each group."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class UpdateRequestQueue:
         self._done: set[str] = set()
 
     async def run(self) -> None:
-        """Work until cancelled; what is under way is left to the next leader."""
+        """Work until cancelled; unfinished work is left to the next leader."""
         try:
             await self._queue.run()
         finally:
@@ -215,7 +215,7 @@ class UpdateRequestQueue:
 
     def _collect(self) -> dict[_Key, list[StoredUpdate]]:
         bodies = {str(body["metadata"].get("uid")): body for body in self.cache.list()}
-        # What an update asks for never changes: each is read once.
+        # The content of an update never changes: each is read once.
         self._read = {
             uid: self._read[uid] if uid in self._read else read_update_request(body)
             for uid, body in bodies.items()
@@ -231,7 +231,7 @@ class UpdateRequestQueue:
         stored = [each for each in self._groups.get(key, ()) if each.uid not in self._done]
         if not stored:
             return True
-        # The latest of equal requests includes what the others asked for.
+        # The latest of equal requests includes the others.
         update = max(stored, key=lambda each: each.version).update
         try:
             await self._handle(key, update)
@@ -317,7 +317,7 @@ def key_of(stored: StoredUpdate) -> tuple[str, ...]:
     operation = str(admission.get("operation") or "")
     trigger = update.trigger
     place = (trigger.uid or f"{trigger.namespace}/{trigger.name}", trigger.kind)
-    # Only the request itself says what happened: each one is processed.
+    # Only the request itself has the information: each one is processed.
     alone = stored.uid if operation == "DELETE" or admission.get("subResource") else ""
     kind = "delete" if update.delete_downstream else operation
     rules = ",".join(update.rules)

@@ -1,1 +1,1 @@
-"""Policies become programs, and programs answer requests. No network, threads or event loops."""
+"""Compiles policies to programs and evaluates requests with them. No network, threads or loops."""

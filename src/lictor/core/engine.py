@@ -1,4 +1,4 @@
-"""The only loop: every program, every rule, one request, one verdict."""
+"""The evaluation loop: runs every rule of every program on one request and returns a verdict."""
 
 import math
 import time
@@ -25,18 +25,18 @@ from lictor.core.model.request import GroupVersionKind, Operation, Request
 from lictor.core.model.result import PolicyRef, Result, RuleType, Status, Verdict
 from lictor.core.raw import JsonObject
 
-# How a policy sees a request where policies differ in that: offline, with values given by hand.
+# Changes a request for one policy: values given explicitly for offline runs differ by policy.
 Adapt: TypeAlias = Callable[[PolicyRef, Request], Request]
-# Told of a request and the answers of those rules that have a timer.
+# Called with a request and the timings of its timed rules.
 NoteTimes: TypeAlias = Callable[[Request, Sequence[TimedAnswer]], None]
 
 _MAX_PLANS = 4096
-# What all plans keep together, in rules: a flood of kinds that nobody has must not fill the memory.
+# Limit of all cached plans together, in rules: many unknown kinds must not exhaust the memory.
 _MAX_PLANNED = 200_000
 _LOOK_EVERY = 32
-# After one of these, a program with `first_only` asks no further rule.
+# After one of these, a program with `first_only` evaluates no further rule.
 _DECISIVE = (Status.PASS, Status.FAIL)
-# What an author of objects can bring about, by making them large, deep or slow to judge.
+# Errors that the author of an object can cause by making it large, deep or slow to evaluate.
 _LIMITS = (TooLargeError, DeadlineError, RecursionError, MemoryError)
 _NATIVE_WORDS: dict[type, str] = {RecursionError: "nested too deeply", MemoryError: "out of memory"}
 RULE_TYPES = {
@@ -48,7 +48,7 @@ RULE_TYPES = {
 
 
 class _Notes(msgspec.Struct, frozen=True):
-    """What the rules have said of one request so far, and how long those with a timer took."""
+    """The results of one request so far, and the durations of timed rules."""
 
     results: list[Result]
     timed: list[TimedAnswer]
@@ -69,7 +69,7 @@ class Engine:
         self._note_times = note_times
         self._is_noted = any(program.identity for program in self.programs)
         self._warning = frozenset(p.policy.key for p in self.programs if p.emit_warning)
-        # What can concern a kind, subresource and operation, found once for each.
+        # Plans by kind, subresource and operation.
         self._plans: dict[tuple[GroupVersionKind, str, Operation], Plan] = {}
 
     def evaluate(
@@ -80,21 +80,21 @@ class Engine:
         deadline: float | None = None,
         compiles: bool = True,
     ) -> Verdict:
-        """Judge a request, or a resource as if it were created now, by every rule that matches.
+        """Evaluate a request, or a resource as if it were created now, with all matching rules.
 
-        Without `compiles`: NotCompiledError where a mutation moves the object to other rules that
-        nobody has prepared.
+        Without `compiles`, raises NotCompiledError if a mutation makes other rules match that are
+        not compiled yet.
         """
         request = subject if isinstance(subject, Request) else _read_resource(subject)
         if adapt is not None:
             return self._evaluate_adapted(request, adapt, deadline)
         plan, notes = self._find_plan(request), _Notes([], [])
         try:
-            case, last = self._run(
-                plan.choose(request).steps, Case(request, build_scope), notes, deadline
-            )
+            steps = plan.choose(request).steps
+            case = Case(request, build_scope, deadline=deadline)
+            case, last = self._run(steps, case, notes, deadline)
             while last is not None:
-                # The object may now lie where other rules concern it, or have another name.
+                # The mutated object may match other rules: its namespace or name may have changed.
                 rest = plan.choose_rest(case.request, last, compiles=compiles)
                 case, last = self._run(rest, case, notes, deadline)
         finally:
@@ -107,28 +107,28 @@ class Engine:
         return Verdict(request, tuple(results), patched=case.request.object, warnings=warnings)
 
     def find_needs(self, request: Request) -> Needs:
-        """What the rules that can concern a request need beside it."""
+        """What the rules that may match a request need besides the request."""
         return self._find_plan(request).choose(request).needs
 
     def find_known_needs(self, request: Request) -> Needs | None:
-        """The same, or None where what can concern the request is not compiled yet."""
+        """Like `find_needs`; None if a rule that may match is not compiled yet."""
         plan = self._plans.get((request.kind, request.subresource, request.operation))
         return None if plan is None else plan.find_known_needs(request)
 
     def prepare(self, request: Request) -> None:
-        """Compile what can concern a request; another thread may do that."""
+        """Compile the rules that may match a request; may run on another thread."""
         self._find_plan(request).choose(request)
 
     def prepare_like(self, before: "Engine", is_over: Callable[[], bool]) -> None:
-        """Compile what was asked of the engine whose place this one takes, until time is over."""
-        for key, plan in tuple(before._plans.items()):  # noqa: SLF001  (of its own class)
+        """Compile what the engine that this one replaces has used, until `is_over`."""
+        for key, plan in tuple(before._plans.items()):  # noqa: SLF001  (same class)
             if is_over():
                 return
             self._plans[key] = self._index.make_plan(*key)
             self._plans[key].open_like(plan, is_over)
 
     def meets_policies_of(self, namespace: str, request: Request) -> bool:
-        """Can policies that were written in a namespace concern a request?"""
+        """Whether policies of a namespace may match a request."""
         return self._find_plan(request).has_policies_of(namespace)
 
     def _evaluate_adapted(self, request: Request, adapt: Adapt, deadline: float | None) -> Verdict:
@@ -140,7 +140,8 @@ class Engine:
                     continue
                 seen = adapt(program.policy, current)
                 steps = self._find_plan(seen).of_program(program, phase)
-                case, _ = self._run(steps, Case(seen, build_scope), notes, deadline)
+                case = Case(seen, build_scope, deadline=deadline)
+                case, _ = self._run(steps, case, notes, deadline)
                 changed = case.request.object
                 if changed is not None and changed is not seen.object:
                     current = replace(current, object=changed)
@@ -150,12 +151,12 @@ class Engine:
     def _run(
         self, steps: tuple[Step, ...], case: Case, notes: "_Notes", deadline: float | None
     ) -> tuple[Case, Step | None]:
-        """Run the rules; ends early after the step that changes the object, and returns it."""
-        # One frame for all of them, as a frame for each costs as much as most rules do.
+        """Run the rules; stops after a step that changes the object, and returns that step."""
+        # One frame for all rules: a frame for each would cost as much as most rules do.
         results, timed, clock = notes.results, notes.timed, self._clock
         reads_clock = deadline is not None or self._note_times is not None
         now, limit = clock(), math.inf if deadline is None else deadline
-        # Where no process watches over this one, a call that does nothing is the cheapest.
+        # Without a supervisor, a no-op call is cheapest.
         writes = EVALUATIONS.place.note or EVALUATIONS.take_place()
         note: Callable[[bytes], object] = writes if self._is_noted else bool
         for step in steps:
@@ -173,9 +174,9 @@ class Engine:
                     answers = check(case)
                 except Exception as error:  # noqa: BLE001  (what is no answer is raised again)
                     answers = (_answer_error(step.program.policy, rule, case.request, error),)
-                    # Asked again on another thread: that answer counts.
+                    # The rule is evaluated again on another thread; only that result counts.
                     timer = None if isinstance(error, OtherThreadError) else timer
-                # The end of one rule is the beginning of the next: a look at the clock less.
+                # The end of one rule is the start of the next: one clock read less.
                 began, now = now, clock() if reads_clock else now
                 if timer is not None:
                     timed.append((timer, answers, now - began))
@@ -205,7 +206,7 @@ class Engine:
         return plan
 
     def _make_room(self) -> None:
-        """Forget all plans where they keep too much; that is looked at now and then."""
+        """Drop all plans if they exceed the limit; checked from time to time."""
         count = len(self._plans)
         if count % _LOOK_EVERY:
             return
@@ -249,15 +250,15 @@ def _read_resource(subject: JsonObject) -> Request:
 def _answer_error(
     policy: PolicyRef, rule: CompiledRule, request: Request, error: Exception
 ) -> Result:
-    """The answer of a rule that cannot be decided; what is no matter of the rule is raised."""
+    """The result of a rule that failed with an error; re-raises errors that are not the rule's."""
     if isinstance(error, SlowRequestError):
-        # Another process is asked: what a few rules have said does not count.
+        # Another process evaluates the request: the results so far do not count.
         raise error
     if not isinstance(error, (LictorError, RecursionError, MemoryError)):
         if rule.timer is None:
             raise error
         error = rule.timer.explain(error)
-    # An audit rule never blocks; one that enforces must not let pass what it could not decide.
+    # An audit rule never blocks; an enforcing rule must not allow what it could not evaluate.
     changed = rule.override(request) if rule.override is not None else None
     text = _NATIVE_WORDS.get(type(error)) or str(error)
     return Result(

@@ -1,45 +1,45 @@
-"""Every error lictor raises, drawn as a tree.
+"""Every error lictor raises, as a tree.
 
 LictorError
-├── PolicyError              what the author wrote is wrong; the author must act
-│   ├── LoadError            not readable as YAML, or not the shape we know
-│   └── CompileError         readable, but an expression or field makes no sense
-│       ├── SyntaxFaultError     an expression does not parse; knows the position
-│       └── ModuleError          a Wasm module that is no policy, or asks for what no host has
-├── EvaluationError          the policy is fine, this request broke it
-│   ├── UnknownKeyError      a variable or field that is not there
-│   ├── BrokenVariableError  a variable that cannot be computed; never taken for null
-│   ├── FunctionError        a function was given something it cannot take
-│   └── GuestError           a Wasm policy trapped, failed, or answered what cannot be read
-│       └── GuestTimeError       it ran for longer than it may
-├── HostCallError            what a Wasm policy asked of its host was refused or failed; it is told
-├── TooLargeError            what a rule builds would fill the memory; never taken for null
-├── LookupFailedError        the world (cluster, registry, service) did not answer
-│   ├── BlockedAddressError  an address that may not be connected to (docs/operate/security.md)
-│   ├── UnknownHostError     a name without addresses
+├── PolicyError              the document is invalid; its author must correct it
+│   ├── LoadError            not readable as YAML, or not the expected shape
+│   └── CompileError         readable, but an expression or field is invalid
+│       ├── SyntaxFaultError     an expression does not parse; has the position
+│       └── ModuleError          a Wasm module that is no policy, or needs an unknown host function
+├── EvaluationError          the policy is valid, but this request cannot be evaluated
+│   ├── UnknownKeyError      a variable or field does not exist
+│   ├── BrokenVariableError  a variable cannot be computed; never treated as null
+│   ├── FunctionError        invalid argument of a function
+│   └── GuestError           a Wasm policy trapped, failed, or returned an invalid response
+│       └── GuestTimeError       it exceeded its time limit
+├── HostCallError            a host call of a Wasm policy was denied or failed; the policy gets it
+├── TooLargeError            a value would exceed the memory limit; never treated as null
+├── LookupFailedError        a cluster, registry or service did not answer
+│   ├── BlockedAddressError  connecting to this address is not allowed (docs/operate/security.md)
+│   ├── UnknownHostError     a host name has no addresses
 │   ├── ImageNotFoundError   the registry has no such image, tag or content
-│   ├── CorruptContentError  the registry sent bytes that do not fit their digest
-│   ├── OtherThreadError     asked where nobody may wait; the rule is asked again on a thread
-│   ├── NotProvidedError     there is no such world here, and no value was given by hand
-│   └── ApiError             the API server refused; knows its status, reason and details
+│   ├── CorruptContentError  the registry sent bytes that do not match their digest
+│   ├── OtherThreadError     a blocking call on the event loop; the rule is evaluated on a thread
+│   ├── NotProvidedError     no cluster or registry here, and no value given explicitly
+│   └── ApiError             the API server refused; has its status, reason and details
 │       ├── NotFoundError        no such object, or no such kind
-│       ├── ConflictError        someone else was first
-│       ├── GoneError            that resource version is too old: list again
-│       ├── UnreachableError     no answer at all: network, TLS, time limit
-│       └── OutOfBoundsError     a policy may not touch that; the API server was not asked
-├── SignatureRefusedError    a signature or attestation that does not prove what is asked; says why
-├── RefusedRequestError      what a client of the embedded API server gets as a Status
-│   └── UndecodableObjectError   an object that its kind cannot be read from
-├── UndeliveredError         a notification did not arrive; knows whether it ever can, and when
-├── NotYetError              what was announced is not there yet; knows how long to wait for it
-├── DeadlineError            the time for this request is over
-│   └── TooSlowError         judging itself took it; nobody outside was waited for
-├── SlowRequestError         judging takes longer than others can wait here; another process must
-├── TooManyAttemptsError     from one address too many tokens came that do not count
-├── DataFileError            a file in which lictor keeps its own data is broken or in use
-└── UsageError               the program was called in a way that makes no sense
+│       ├── ConflictError        the object exists already or was changed since
+│       ├── GoneError            the resource version expired: list again
+│       ├── UnreachableError     no response: network, TLS, timeout
+│       └── OutOfBoundsError     outside the bounds of the policy; the API server was not called
+├── SignatureRefusedError    a signature or attestation does not prove what the policy requires
+├── RefusedRequestError      the embedded API server refuses a request with a Status
+│   └── UndecodableObjectError   the body is no object of its kind
+├── UndeliveredError         a notification was not delivered; has whether and when to retry
+├── NotYetError              not available yet; has the seconds to wait
+├── DeadlineError            the deadline of this request has passed
+│   └── TooSlowError         during evaluation itself, not while waiting for a response
+├── SlowRequestError         evaluation takes too long for this process; another one must do it
+├── TooManyAttemptsError     too many invalid tokens from one address
+├── DataFileError            a data file of lictor is damaged or in use
+└── UsageError               invalid arguments
 
-A resource that breaks a policy is *not* an error: it is a Result with status FAIL.
+A resource that violates a policy is *not* an error: it is a Result with status FAIL.
 """
 
 import os
@@ -52,9 +52,9 @@ class LictorError(Exception):
 
 
 class PolicyError(LictorError):
-    """A document its author must correct; says where.
+    """A document that its author must correct; carries the location.
 
-    `code` and `arguments` say what exactly is wrong to those who word it in their own way.
+    `code` and `arguments` identify the problem for callers that format their own message.
     """
 
     def __init__(
@@ -94,39 +94,39 @@ class SyntaxFaultError(CompileError):
 
 
 class ModuleError(CompileError):
-    """A Wasm module that cannot be run: no module, no policy, or in need of what no host has."""
+    """A Wasm module that cannot run: invalid, no policy, or with unknown imports."""
 
 
 class EvaluationError(LictorError):
-    """A compiled rule could not decide about one request."""
+    """A compiled rule cannot be evaluated for one request."""
 
 
 class UnknownKeyError(EvaluationError):
-    """A variable or a field that is not there."""
+    """A variable or field does not exist."""
 
 
 class BrokenVariableError(EvaluationError):
-    """A variable cannot be computed. Not forgiven where other faults count as null."""
+    """A variable cannot be computed; never treated as null, unlike other errors."""
 
 
 class FunctionError(EvaluationError):
-    """A function was given something it cannot take."""
+    """Invalid argument of a function."""
 
 
 class GuestError(EvaluationError):
-    """A Wasm policy that gave no answer: it trapped, said so itself, or answered nonsense."""
+    """A Wasm policy gave no valid response: it trapped, reported an error, or returned nonsense."""
 
 
 class GuestTimeError(GuestError):
-    """A Wasm policy that ran for longer than it may."""
+    """A Wasm policy exceeded its time limit."""
 
 
 class HostCallError(LictorError):
-    """What a Wasm policy asked of its host was refused, or went wrong; the policy is told."""
+    """A host call of a Wasm policy was denied or failed; the policy receives the error."""
 
 
 class TooLargeError(LictorError):
-    """What a rule builds would fill the memory. Not forgiven where other faults count as null."""
+    """A value would exceed the memory limit; never treated as null, unlike other errors."""
 
 
 class LookupFailedError(LictorError):
@@ -134,35 +134,35 @@ class LookupFailedError(LictorError):
 
 
 class NotProvidedError(LookupFailedError):
-    """There is nothing to ask (no cluster, no registry), and no value was given by hand."""
+    """There is no cluster or registry here, and no value was given explicitly."""
 
 
 class OtherThreadError(LookupFailedError):
-    """Asked on the thread that answers requests, which must not wait: asked again elsewhere."""
+    """A blocking call on the event loop's thread; the rule is evaluated again on another thread."""
 
 
 class BlockedAddressError(LookupFailedError, OSError):
-    """An address that may not be connected to: no other way to it is tried."""
+    """Connecting to this address is not allowed; no other route to it is tried."""
 
 
 class UnknownHostError(LookupFailedError, OSError):
-    """A name without addresses."""
+    """A host name has no addresses."""
 
 
 class ImageNotFoundError(LookupFailedError):
-    """The registry answers, and has no such image, tag or content."""
+    """The registry has no such image, tag or content."""
 
 
 class CorruptContentError(LookupFailedError):
-    """The registry answers with bytes that do not fit the digest they were asked by."""
+    """The registry sent bytes that do not match the requested digest."""
 
 
 class SignatureRefusedError(LictorError):
-    """A signature or attestation that does not prove what is asked for; the message says why."""
+    """A signature or attestation does not prove what the policy requires."""
 
 
 class ApiError(LookupFailedError):
-    """An answer of the API server that is no success; `status` is 0 where there was none.
+    """An error response of the API server; `status` is 0 if there was no response.
 
     `causes` are the reasons in the details of its Status.
     """
@@ -178,27 +178,27 @@ class ApiError(LookupFailedError):
 
 
 class NotFoundError(ApiError):
-    """There is no such object, or no such kind."""
+    """The object or the kind does not exist."""
 
 
 class ConflictError(ApiError):
-    """Someone else was first: the object exists already, or has changed since it was read."""
+    """The object exists already, or has changed since it was read."""
 
 
 class GoneError(ApiError):
-    """The resource version or the page is too old: everything must be listed again."""
+    """The resource version or the continue token has expired: list again."""
 
 
 class UnreachableError(ApiError):
-    """No answer at all: the network, TLS, or the time limit."""
+    """No response: network, TLS or timeout."""
 
 
 class OutOfBoundsError(ApiError):
-    """A policy wants to change what lies outside of its reach; nobody was asked."""
+    """A policy tried to change an object outside its bounds; the API server was not called."""
 
 
 class RefusedRequestError(LictorError):
-    """The embedded API server says no; becomes a Status with this code, reason and details."""
+    """A refusal of the embedded API server: a Status with this code, reason and details."""
 
     def __init__(
         self, message: str, *, code: int, reason: str = "", details: JsonObject | None = None
@@ -208,12 +208,12 @@ class RefusedRequestError(LictorError):
         self.code = code
         self.reason = reason
         self.details = details
-        # What else the client is told.
+        # Additional details for the client.
         self.warnings: tuple[str, ...] = ()
 
 
 class UndecodableObjectError(RefusedRequestError):
-    """What the embedded API server was sent cannot be decoded as an object of the kind."""
+    """The body of a request cannot be decoded as an object of the kind."""
 
     def __init__(self, kind: str, version: str, why: str, *, expected: str = "") -> None:
         told = f'{kind} in version "{version}" cannot be handled as a {expected or kind}: {why}'
@@ -222,9 +222,9 @@ class UndecodableObjectError(RefusedRequestError):
 
 
 class UndeliveredError(LictorError):
-    """A notification that did not arrive; the message holds no secret.
+    """A notification was not delivered; the message contains no secret.
 
-    `is_final`: the same would be refused again. `is_denied`: who sends is not known or may not.
+    `is_final`: a retry would fail too. `is_denied`: authentication or authorization failed.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class UndeliveredError(LictorError):
 
 
 class NotYetError(LictorError):
-    """What was announced is not there yet; it is worth so many seconds to ask again."""
+    """Not available yet; retry after this many seconds."""
 
     def __init__(self, message: str, *, patience: float) -> None:
         super().__init__(message)
@@ -250,41 +250,41 @@ class NotYetError(LictorError):
 
 
 class DeadlineError(LictorError):
-    """The time for this request is over."""
+    """The deadline of this request has passed."""
 
 
 class TooManyAttemptsError(LictorError):
-    """From one address too many tokens came that do not count: none is looked at for a while."""
+    """Too many invalid tokens from one address: it is blocked for a while."""
 
 
 class DataFileError(LictorError):
-    """A file in which lictor keeps its own data cannot be used; says which, and what to do."""
+    """A data file of lictor cannot be used; the message has the file and the fix."""
 
 
 class TooSlowError(DeadlineError):
-    """Judging itself took all the time: nobody outside was waited for."""
+    """The deadline passed during evaluation itself, not while waiting for a response."""
 
 
 class SlowRequestError(LictorError):
-    """Judging this request would keep others waiting; a process for slow requests must do it."""
+    """Evaluating this request would delay others; a process for slow requests must do it."""
 
 
 class NotCompiledError(LictorError):
-    """A mutation moved the object to where rules concern it that nobody has compiled yet."""
+    """A mutation made rules match that are not compiled yet."""
 
     def __init__(self, message: str, *, request: object) -> None:
         super().__init__(message)
-        # As the mutation left it; whoever compiles knows the type.
+        # The request after the mutation; a `Request`, which this module does not know.
         self.request = request
 
 
 class UsageError(LictorError):
-    """The program was called in a way that makes no sense."""
+    """Invalid arguments."""
 
 
 def describe_os_error(error: OSError) -> str:
-    """The reason without its number: asyncio puts addresses into the text of the error."""
-    # Errors of TLS and of name lookups have numbers of other libraries.
+    """The reason without errno and address, which asyncio adds to the text."""
+    # TLS and name resolution errors have other libraries' numbers.
     if error.errno is None or type(error).__module__ != "builtins":
         return str(error)
     return os.strerror(error.errno).lower()

@@ -1,7 +1,7 @@
-"""Which policy each thread evaluates, in memory that processes share; which one ended a process.
+"""Which policy each thread evaluates, in shared memory, to find the one that crashed a process.
 
-The engine notes the policy before it runs its rules. If the process dies, its parent reads the note
-and quarantines the policy: no process evaluates it again until it changes.
+The engine records the policy before it runs its rules. If the process dies, its parent reads the
+record and quarantines the policy: no process evaluates it again until it changes.
 """
 
 import mmap
@@ -27,8 +27,8 @@ _NOTHING = bytes(_SIZE)
 _CELLS = 4096
 _COUNT = struct.Struct("<Q")
 MOST_QUARANTINED = 1024
-# Signals that native code causes. What SIGKILL ended may have been chosen by chance, such as by a
-# kernel that needs memory: it takes two deaths.
+# Signals that native code causes. SIGKILL may have hit the process by chance, such as from the
+# kernel's OOM killer: it takes two deaths.
 _CRASHES = frozenset(
     (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS)
 )
@@ -36,7 +36,7 @@ _FAULTING = re.compile(rb"Current thread 0x([0-9a-f]+)")
 
 
 def identify(text: str) -> bytes:
-    """The note for a policy: its uid and what changes when the policy does."""
+    """The record of a policy: its uid and what changes when the policy does."""
     return blake2b(text.encode(), digest_size=_SIZE).digest()
 
 
@@ -44,29 +44,29 @@ Note: TypeAlias = Callable[[bytes], None]
 
 
 class _Place(threading.local):
-    """What writes into the place of this thread; None before it has one."""
+    """Writes into the cell of this thread; None before it has one."""
 
     note: Note | None = None
 
 
 class EvaluationLedger:
-    """A table in shared memory; made before processes are forked."""
+    """A table in shared memory; created before processes fork."""
 
     def __init__(self) -> None:
         self._cells = mmap.mmap(-1, _CELLS * _CELL.size)
         self._quarantine = mmap.mmap(-1, _COUNT.size + MOST_QUARANTINED * _SIZE)
         self.place = _Place()
-        # Only the parent's: policies that SIGKILL has met once.
+        # Parent process only: policies that were running once at a SIGKILL.
         self._suspected: set[bytes] = set()
         os.register_at_fork(after_in_child=self._leave_place)
 
     def begin(self, identity: bytes) -> None:
-        """Note that this thread evaluates a policy, until it evaluates another one or b""."""
+        """Record that this thread evaluates a policy, until the next one or b""."""
         (self.place.note or self.take_place())(identity)
 
     @contextmanager
     def evaluating(self, identity: bytes) -> Iterator[None]:
-        """Note a policy that no engine evaluates, until the block ends."""
+        """Record a policy that is evaluated outside the engine, until the block ends."""
         self.begin(identity)
         try:
             yield
@@ -74,9 +74,9 @@ class EvaluationLedger:
             self.begin(b"")
 
     def settle(self, process: int, code: int, trace: bytes) -> bool:
-        """Quarantine what a process died of, if it did; called by its parent, with its exit code.
+        """Quarantine the policy that crashed a process; called by its parent, with its exit code.
 
-        `trace`: what faulthandler wrote. True where a policy is quarantined by that.
+        `trace`: output of faulthandler. Returns True if a policy is quarantined now.
         """
         noted = [cell for cell in self._list_cells() if cell[2] == process]
         for start, *_ in noted:
@@ -90,17 +90,16 @@ class EvaluationLedger:
         return self.add(culprit)
 
     def holds(self, identity: bytes) -> bool:
-        """Is this policy quarantined?"""
         return self.count > 0 and self._quarantine.find(identity, _COUNT.size) >= 0
 
     @property
     def count(self) -> int:
-        """How many policies have been quarantined so far."""
+        """Number of policies quarantined so far."""
         count: int = _COUNT.unpack_from(self._quarantine)[0]
         return count
 
     def list_quarantined(self) -> list[bytes]:
-        """The policies that are quarantined now, in the order of their places."""
+        """The quarantined policies, in the order of their cells."""
         ends = range(_SIZE, (min(self.count, MOST_QUARANTINED) + 1) * _SIZE, _SIZE)
         held = self._quarantine[_COUNT.size :]
         return [held[end - _SIZE : end] for end in ends]
@@ -108,8 +107,8 @@ class EvaluationLedger:
     def add(self, identity: bytes) -> bool:
         """Quarantine a policy; False if it already is.
 
-        Another process may do so at the same time and take the same place. A policy that is lost
-        that way is added again: by the Lease that it came from, or by the next death.
+        Another process may take the same cell at the same time. A policy lost that way is added
+        again: from the Lease it came from, or after the next crash.
         """
         if self.holds(identity):
             return False
@@ -124,8 +123,8 @@ class EvaluationLedger:
             yield start, *_CELL.unpack_from(self._cells, start)
 
     def take_place(self) -> Note:
-        """What writes into a free cell, without a frame of Python's."""
-        # Other threads look for one too: each begins elsewhere, and looks who has it.
+        """Take a free cell; returns what writes into it without a Python frame."""
+        # Other threads search too: each starts at another cell and checks who owns it.
         process, thread = os.getpid(), threading.get_ident()
         is_main = threading.current_thread() is threading.main_thread()
         first = hash((process, thread)) % _CELLS
@@ -136,7 +135,7 @@ class EvaluationLedger:
             _CELL.pack_into(self._cells, start, _NOTHING, process, thread, is_main)
             if _CELL.unpack_from(self._cells, start)[1:3] == (process, thread):
                 break
-        # Where all are taken, this one is shared: a wrong note is better than no answer.
+        # If all are taken, this one is shared: a wrong record is better than no answer.
         self.place.note = partial(_IDENTITY.pack_into, self._cells, start)
         return self.place.note
 
@@ -146,7 +145,7 @@ class EvaluationLedger:
 
 
 def _find_culprit(noted: list[tuple[int, bytes, int, int, int]], trace: bytes) -> bytes | None:
-    """The policy of the thread that the signal met. Other threads may only have waited."""
+    """The policy of the thread that got the signal; other threads may only have waited."""
     found = _FAULTING.search(trace)
     if found is not None:
         thread = int(found[1], 16)
@@ -156,5 +155,5 @@ def _find_culprit(noted: list[tuple[int, bytes, int, int, int]], trace: bytes) -
     return main[0] if main else alone.pop() if len(alone) == 1 else None
 
 
-# One for all processes that are forked from the one that imports this.
+# Shared by all processes forked from the one that imports this module.
 EVALUATIONS = EvaluationLedger()

@@ -1,7 +1,6 @@
-"""Which files does a path name, and what do they hold? The only walk over folders.
+"""Lists the files of a path and reads them. The only code that walks folders.
 
-Reading is bounded, and a folder never makes us open a pipe or a device: only what someone names by
-hand may be one.
+Reads are bounded. Pipes and devices are opened only if named explicitly, never found in a folder.
 """
 
 import errno
@@ -15,16 +14,16 @@ from lictor.core.errors import LoadError
 
 YAML_ENDINGS: Final = (".yaml", ".yml")
 OBJECT_ENDINGS: Final = (*YAML_ENDINGS, ".json")
-# A file of this size is a mistake; a reader without a limit is a way to kill a pipeline.
+# A larger file is a mistake; reading without a limit could exhaust a pipeline's memory.
 MAX_BYTES: Final = 1 << 30
-# User and password in an address; a password may hold a slash, as Amazon's do. Bounded: linear.
+# Credentials in a URL; a password may contain a slash, as Amazon's do. Bounded: linear.
 # re: bounded - each part has at most 512 characters
 LOGIN: Final = re.compile(
     r"(?<=://)(?:[^\s/@:]{0,256}:(?!\d{1,5}(?:/|$))[^\s@]{0,512}|[^\s/@]{1,512})@"
 )
 _CHUNK_BYTES: Final = 1 << 20
 
-# Whether a file or a folder of such a name belongs to what is looked for.
+# Whether to include a file or folder of this name.
 TakesName: TypeAlias = Callable[[str], bool]
 
 
@@ -44,9 +43,9 @@ def is_object_file(name: str) -> bool:
 
 
 def list_files(path: str, takes: TakesName, enters: TakesName = is_visible) -> Iterator[str]:
-    """The path itself, or the files below it in the order of their names.
+    """The path itself, or the files below it sorted by name.
 
-    A link to a folder is followed, but no folder is entered twice, and none that the walk began in.
+    A link to a folder is followed, but no folder is entered twice, nor one that contains the start.
     """
     if os.path.isdir(path):
         yield from walk_folder(path, takes, enters, follow_links=True)
@@ -57,9 +56,9 @@ def list_files(path: str, takes: TakesName, enters: TakesName = is_visible) -> I
 def walk_folder(
     folder: str, takes: TakesName, enters: TakesName = is_visible, *, follow_links: bool = False
 ) -> Iterator[str]:
-    """The files below a folder, in the order of their names; LoadError at what is no file."""
+    """The files below a folder, sorted by name; raises LoadError for what is no file."""
     walk = _Walk(folder, follow_links=follow_links)
-    # A stack instead of recursion: folders can nest deeper than Python calls.
+    # A stack instead of recursion: folders can nest deeper than Python's call stack.
     waiting = [os.path.join(folder, name) for name in reversed(list_names(folder))]
     while waiting:
         path = waiting.pop()
@@ -74,18 +73,18 @@ def walk_folder(
 
 
 def _is_folder(path: str) -> bool:
-    """Whether there is a folder; LoadError where nobody can tell, as it would go unseen."""
+    """Raises LoadError if the type is unknown: files below would be missed silently."""
     try:
         return stat.S_ISDIR(os.stat(path).st_mode)
     except OSError as error:
-        # A link that leads nowhere is no folder.
+        # A dangling link is no folder.
         if error.errno in (errno.ENOENT, errno.ELOOP):
             return False
         raise LoadError(error.strerror or str(error), where=path) from error
 
 
 class _Walk:
-    """The folders that a walk has entered."""
+    """The folders entered so far."""
 
     def __init__(self, folder: str, *, follow_links: bool) -> None:
         self._start = os.path.realpath(folder)
@@ -96,7 +95,7 @@ class _Walk:
         if os.path.islink(path) and not self._follow_links:
             return False
         real = os.path.realpath(path)
-        # A folder above the start holds the start: that is a loop, or the whole disk.
+        # A folder above the start contains the start: a loop, or the whole disk.
         if real in self._entered or is_within(self._start, real):
             return False
         self._entered.add(real)
@@ -104,7 +103,7 @@ class _Walk:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies below it; both are absolute, without dots and links."""
+    """Whether a path is a folder or below it; both absolute and resolved."""
     return os.path.commonpath((path, folder)) == folder
 
 
@@ -117,7 +116,7 @@ def list_names(folder: str) -> list[str]:
 
 
 def check_regular(path: str) -> None:
-    """Raise LoadError for a pipe, a device or a socket; nothing is opened."""
+    """Raise LoadError for a pipe, a device or a socket, without opening it."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -127,7 +126,7 @@ def check_regular(path: str) -> None:
 
 
 def read_bytes(path: str) -> bytes:
-    """The content of a file or of a pipe such as `<(command)`; an error names it."""
+    """The content of a file or of a pipe such as `<(command)`; errors name it."""
     try:
         found = os.stat(path)
         refuse_devices(path, found)
@@ -141,7 +140,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_bounded(stream: BinaryIO, where: str) -> bytes:
-    """Everything in a stream whose length nobody knows beforehand."""
+    """Everything in a stream of unknown length."""
     chunks = []
     size = 0
     while chunk := stream.read(_CHUNK_BYTES):
@@ -153,9 +152,9 @@ def read_bounded(stream: BinaryIO, where: str) -> bytes:
 
 
 def refuse_devices(path: str, found: os.stat_result) -> None:
-    """Raise LoadError for a device, unless it is the one that is always empty."""
+    """Raise LoadError for a device other than `/dev/null`."""
     is_device = stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode)
-    # `/dev/null` is an empty file by tradition; others never end, or are somebody's keyboard.
+    # Other devices never end, or are a terminal.
     if is_device and found.st_rdev != os.stat(os.devnull).st_rdev:
         raise LoadError("is a device, not a file", where=path)
 
@@ -169,7 +168,7 @@ def _describe_mode(mode: int) -> str:
 
 
 def look_at(path: str) -> tuple[int, ...]:
-    """Changes where the file does, also where a link to it does; empty where there is none."""
+    """A value that changes when the file or a link to it changes; empty if there is none."""
     try:
         found = os.stat(path)
     except OSError:

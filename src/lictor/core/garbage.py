@@ -1,4 +1,4 @@
-"""When does Python look for garbage? Not while policies are loaded and compiled."""
+"""Pauses Python's garbage collector while policies are loaded and compiled."""
 
 import gc
 import threading
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 
 class _Collector:
-    """Off while anyone keeps garbage, and on again after the last of them, where it was on.
+    """Disabled while anyone holds it; enabled again after the last release, if it was before.
 
-    Several threads compile. Each by itself could see what another has set for a moment, and leave
-    the collector off for good.
+    Several threads compile: each on its own could restore the state that another one had set,
+    and leave the collector disabled.
     """
 
     def __init__(self) -> None:
@@ -37,11 +37,10 @@ _COLLECTOR = _Collector()
 
 @contextmanager
 def keeping_garbage(*, freezing: bool = False) -> Iterator[None]:
-    """Leave the collector off: whatever is made here stays, and it would walk through all of it
-    again and again.
+    """Disable the collector: the objects created here stay, and it would traverse them repeatedly.
 
-    With `freezing` it never walks through what is there at the end: right for a process that makes
-    it once. Elsewhere what is replaced later has to be found.
+    With `freezing`, it never traverses what exists at the end: for a process that creates it
+    once. Elsewhere, objects that are replaced later must be found.
     """
     _COLLECTOR.turn_off()
     try:

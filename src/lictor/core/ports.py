@@ -1,4 +1,4 @@
-"""What the core asks of the outside world. Rooms at the edge implement these; tests pass fakes."""
+"""External data that the core needs, as Protocols. Services implement them, tests pass fakes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,18 +11,18 @@ from lictor.core.raw import Json, JsonObject
 
 
 class HttpLimits(msgspec.Struct, frozen=True):
-    """Where expressions may make HTTP calls to."""
+    """Permitted destinations of HTTP calls from expressions."""
 
-    # Networks and host names that are never called; None: whatever is inside.
+    # Networks and host names that are never called; None: all internal ones.
     blocked: tuple[str, ...] | None = None
-    # Beginnings of URLs; where there are some, nothing else is called.
+    # URL prefixes; if there are any, nothing else is called.
     allowed: tuple[str, ...] = ()
-    # May policies of a namespace make calls at all?
+    # Whether namespaced policies may make calls at all.
     allows_namespaced: bool = False
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
-    """What a service said, whatever its status; the body is None where it was no JSON."""
+    """The response of a service, with any status; the body is None if it is not JSON."""
 
     status: int
     body: Json = None
@@ -31,7 +31,7 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 class ApiCall(msgspec.Struct, frozen=True):
     """One call of the Kubernetes API (`url_path`) or of another service (`service_url`).
 
-    A guarded call may only go where the HttpLimits let it, and its answer is an HttpAnswer.
+    A guarded call must comply with the HttpLimits, and its result is an HttpAnswer.
     """
 
     url_path: str = ""
@@ -41,31 +41,31 @@ class ApiCall(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] | None = None
     ca_bundle: str = ""
     guarded: bool = False
-    # Did an object choose the host? Then it is none that only lictor can reach.
+    # Whether an object chose the host: then a host that only lictor can reach is denied.
     is_chosen_by_object: bool = False
 
 
 class RegistryAccess(msgspec.Struct, frozen=True):
-    """With whose credentials a policy wants a registry to be asked."""
+    """The credentials that a policy wants to use for a registry."""
 
     # Names of credential providers: default, amazon, azure, google, github.
     providers: tuple[str, ...] = ()
     # Names of Secrets of type kubernetes.io/dockerconfigjson.
     secrets: tuple[str, ...] = ()
-    # That of a namespaced policy, whose Secrets are read there; empty for the others.
+    # The namespace of a namespaced policy, whose Secrets are read; empty for the others.
     namespace: str = ""
-    # May plain HTTP, or TLS with an unknown certificate, be spoken with this registry?
+    # Whether plain HTTP, or TLS with an unknown certificate, is allowed for this registry.
     allow_insecure: bool = False
-    # The registries that the policy itself names; None: no object chooses which one is asked.
+    # The registries that the policy itself names; None: no object chooses the registry.
     named: frozenset[str] | None = None
 
 
-# Nobody's: what a registry shows to everyone, or to whom the machine is logged in as.
+# No credentials of a policy: anonymous access, or the login of the machine.
 DEFAULT_ACCESS = RegistryAccess()
 
 
 class Descriptor(msgspec.Struct, frozen=True):
-    """What an OCI manifest or index says of a piece of content."""
+    """A content descriptor of an OCI manifest or index."""
 
     media_type: str
     digest: str
@@ -75,7 +75,7 @@ class Descriptor(msgspec.Struct, frozen=True):
 
 
 class ImageManifest(msgspec.Struct, frozen=True):
-    """A manifest as the registry keeps it; `digest` was computed from `content`."""
+    """A manifest as stored in the registry; `digest` was computed from `content`."""
 
     media_type: str
     digest: str
@@ -83,11 +83,10 @@ class ImageManifest(msgspec.Struct, frozen=True):
 
 
 class Registries(Protocol):
-    """OCI registries. A repository is written with its registry: `localhost:5005/team/app`.
+    """OCI registries. A repository includes its registry: `localhost:5005/team/app`.
 
-    What has a digest was checked against it: other bytes raise CorruptContentError. A registry that
-    does not answer, or not as it should, raises LookupFailedError; what is not there raises
-    ImageNotFoundError.
+    Content is verified against its digest; a mismatch raises CorruptContentError. A missing or
+    invalid response raises LookupFailedError, missing content ImageNotFoundError.
     """
 
     def manifest(
@@ -99,29 +98,29 @@ class Registries(Protocol):
     def referrers(
         self, repository: str, digest: str, access: RegistryAccess
     ) -> tuple[Descriptor, ...]:
-        """Manifests whose subject is that digest, by the API or the tag schema of OCI 1.1."""
+        """Manifests with this digest as subject, by the API or the tag schema of OCI 1.1."""
         ...
 
     def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
-        """`trusted_root.json` of a Sigstore; both empty: of the public one, or of TUF_ROOT.
+        """`trusted_root.json` of a Sigstore; both empty: of the public instance, or of TUF_ROOT.
 
         `mirror` is the URL of a TUF repository and `root` its first trusted root metadata;
-        `namespace` is that of the policy which names them, empty where it has none.
+        `namespace` is that of the policy that names them, empty if it has none.
         """
         ...
 
 
 class ObjectQuery(msgspec.Struct, frozen=True):
-    """Which objects of one kind, and what of them."""
+    """Which objects of one kind, and which fields."""
 
     api_version: str
     kind: str
-    # Empty: those of all namespaces, or of a kind that lives in none.
+    # Empty: all namespaces, or a cluster-scoped kind.
     namespace: str = ""
-    # As the API server takes them; empty: all.
+    # In the API server's syntax; empty: all.
     label_selector: str = ""
     field_selector: str = ""
-    # Dotted paths of what is kept of each object; none: everything.
+    # Dotted paths of the fields to keep; none: all.
     field_masks: tuple[str, ...] = ()
 
 
@@ -134,9 +133,9 @@ class ResourceFacts(msgspec.Struct, frozen=True):
 
 
 class GuestLogLine(msgspec.Struct, frozen=True):
-    """What a policy in Wasm wants to have logged, or what is to be logged about it.
+    """A log line from or about a Wasm policy.
 
-    Never its settings; of bounded length, and without control characters.
+    Never contains its settings; of bounded length, without control characters.
     """
 
     policy: str
@@ -147,20 +146,20 @@ class GuestLogLine(msgspec.Struct, frozen=True):
 
 
 class Lookups(Protocol):
-    """Data that is not in the request. A method with no answer raises LookupFailedError."""
+    """Data that is not in the request. A method without a result raises LookupFailedError."""
 
     def config_map(self, namespace: str, name: str) -> JsonObject: ...
 
     def call_api(self, call: ApiCall) -> Json: ...
 
-    def global_reference(self, name: str, namespace: str) -> Json:
-        """Data kept for all policies; `namespace` is that of who asks, empty where it has none."""
+    def global_reference(self, name: str) -> Json:
+        """Data kept for cluster-scoped policies: an entry, or `entry.projection`."""
         ...
 
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject: ...
 
     def registries(self) -> Registries:
-        """For whoever verifies images; not to be called on the thread that answers requests."""
+        """For image verification; must not be called on the event loop's thread."""
         ...
 
     def resource(
@@ -170,70 +169,72 @@ class Lookups(Protocol):
     def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]: ...
 
     def select_objects(self, query: ObjectQuery) -> Sequence[JsonObject]:
-        """The objects in the order of namespace and name, without managed fields.
+        """The objects sorted by namespace and name, without managed fields.
 
-        The very same sequence as the last time may be given where nothing has changed since.
+        May return the same sequence as the last call if nothing has changed since.
         """
         ...
 
     def describe_kind(self, api_version: str, kind: str) -> ResourceFacts:
-        """How a kind is served; LookupFailedError where it is not."""
+        """How a kind is served; raises LookupFailedError if it is not."""
         ...
 
     def resolve_host(self, host: str) -> tuple[str, ...]:
-        """The addresses of a host by its name."""
+        """The addresses of a host name."""
         ...
 
     def log_line(self, line: GuestLogLine) -> None:
-        """Log a line of a policy; dropped where nobody reads logs."""
+        """Log a line of a policy; dropped if there is no log."""
         ...
 
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
-        """Values given by hand for context entries of one rule: name -> value (offline only)."""
+        """Values given explicitly for context entries of one rule, by name (offline only)."""
         ...
 
     def foreach_values(self, policy: str, rule: str, index: int) -> Mapping[str, Json]:
-        """Values given by hand for one pass of a foreach (offline only)."""
+        """Values given explicitly for one iteration of a foreach (offline only)."""
         ...
 
     def now(self) -> datetime: ...
 
 
 class NoLookups:
-    """A world that holds nothing: for policies that need nothing from outside."""
+    """No external data: for policies that need none."""
 
     def config_map(self, namespace: str, name: str) -> JsonObject:
-        raise NotProvidedError(f"ConfigMap {namespace}/{name} was not given")
+        raise NotProvidedError(f"ConfigMap {namespace}/{name} is not given")
 
     def call_api(self, call: ApiCall) -> Json:
-        raise NotProvidedError(f"no cluster to ask for {call.url_path or call.service_url}")
+        raise NotProvidedError(f"no cluster available for {call.url_path or call.service_url}")
 
-    def global_reference(self, name: str, namespace: str) -> Json:  # noqa: ARG002
+    def global_reference(self, name: str) -> Json:
         raise NotProvidedError(f"global context entry {name} was not given")
 
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:  # noqa: ARG002
-        raise NotProvidedError(f"no registry to ask for {reference}")
+        raise NotProvidedError(f"no registry available for {reference}")
 
     def registries(self) -> Registries:
-        raise NotProvidedError("no registry to ask")
+        raise NotProvidedError("no registry available")
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
-        raise NotProvidedError(f"no cluster to ask for {api_version} {kind} {namespace}/{name}")
+        raise NotProvidedError(f"no cluster available for {api_version} {kind} {namespace}/{name}")
 
     def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
-        raise NotProvidedError(f"no cluster to ask for {api_version} {kind} in {namespace or '*'}")
+        raise NotProvidedError(
+            f"no cluster available for {api_version} {kind} in {namespace or '*'}"
+        )
 
     def select_objects(self, query: ObjectQuery) -> Sequence[JsonObject]:
-        raise NotProvidedError(f"no cluster to ask for {query.api_version} {query.kind}")
+        raise NotProvidedError(f"no cluster available for {query.api_version} {query.kind}")
 
     def describe_kind(self, api_version: str, kind: str) -> ResourceFacts:
-        raise NotProvidedError(f"no cluster to ask for {api_version} {kind}")
+        raise NotProvidedError(f"no cluster available for {api_version} {kind}")
 
     def resolve_host(self, host: str) -> tuple[str, ...]:
-        raise NotProvidedError(f"nobody to ask for the addresses of {host[:253]}")
+        raise NotProvidedError(f"no resolver for the host {host[:253]}")
 
     def log_line(self, line: GuestLogLine) -> None:
-        """Nobody reads it."""
+        """Drop the line."""
 
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:  # noqa: ARG002
         return {}

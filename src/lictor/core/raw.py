@@ -1,4 +1,4 @@
-"""Plain JSON as it comes from files and API servers: the one place where `Any` is at home."""
+"""Type aliases for plain JSON from files and API servers: the only place that uses `Any`."""
 
 from typing import Any, TypeAlias
 

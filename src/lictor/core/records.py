@@ -1,4 +1,4 @@
-"""Records from plain JSON, where several threads may be the first to ask for the same type."""
+"""Converts plain JSON to records, safely when several threads are the first to use a type."""
 
 import threading
 from typing import TypeVar
@@ -9,14 +9,14 @@ from lictor.core.raw import Json
 
 _Record = TypeVar("_Record")
 
-# What msgspec learns of a type when it is first used must not be seen half done by another thread:
-# the process would die of it.
+# msgspec builds its information about a type on first use. If another thread sees it half built,
+# the process crashes.
 _LEARNING = threading.Lock()
 _LEARNED: set[object] = set()
 
 
 def convert_record(body: Json, record: type[_Record]) -> _Record:
-    """The record; raises msgspec.ValidationError as msgspec.convert() does."""
+    """Convert to the record; raises msgspec.ValidationError as msgspec.convert() does."""
     if record in _LEARNED:
         return msgspec.convert(body, record)
     with _LEARNING:

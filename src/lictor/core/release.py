@@ -1,12 +1,18 @@
-"""Which lictor is this? Constants, so that asking costs no import of package metadata."""
+"""Version constants, so that reading them needs no import of package metadata."""
 
 VERSION = "0.1.0"
-# Set by the build that makes an image; a source tree does not know them.
+# Set by the image build; unknown in a source tree.
 BUILT_AT = "---"
 COMMIT = "---"
-# What `make image` builds. Without a registry in it: nobody publishes images of lictor for all,
-# and a name that others could take would be an invitation.
+# The image that `make image` builds. Without a registry: there is no public image of lictor, and
+# a name that a third party could register would be unsafe.
 DEFAULT_IMAGE = f"lictor:{VERSION}"
+# The releases whose behaviour lictor follows; generators, tests and documents read them here.
+REFERENCES = {
+    "kyverno": "v1.19.1",
+    "kubernetes": "v1.34.3",
+    "kubewarden": "v1.36.0",
+}
 
 
 def render_version() -> str:

@@ -1,1 +1,1 @@
-"""HTTP/1.1: one server, one client, and limits on connections. Nothing here knows of policies."""
+"""HTTP/1.1: one server, one client, and limits on connections. Independent of policies."""

@@ -1,6 +1,6 @@
-"""The one way to other machines: names are resolved, addresses checked, connections opened.
+"""Outbound connections: names are resolved, addresses checked, sockets opened.
 
-docs/operate/security.md says which addresses are blocked for whom.
+docs/operate/security.md lists the blocked addresses.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _MAX_HEAD = 64 * 1024
 
 
 class Chooser(StrEnum):
-    """Who chose an address?"""
+    """Who chose an address."""
 
     # The user of a command, or a cluster administrator: flags, policies without a namespace.
     OPERATOR = "operator"
@@ -37,17 +37,17 @@ class Chooser(StrEnum):
 
 
 class AddressRules(msgspec.Struct, frozen=True):
-    """What may not be connected to: networks, and names of hosts."""
+    """Networks and host names that must not be connected to."""
 
     blocked: tuple[str, ...] = METADATA
-    # Besides, for addresses that an object or a policy of a namespace chose.
+    # Additionally, for addresses chosen by an object or a namespaced policy.
     blocked_for_objects: tuple[str, ...] = INSIDE
     blocked_in_namespaces: tuple[str, ...] = INSIDE
-    # Hosts, with the port if it is not 443, that an administrator named: as if chosen by one.
+    # Hosts, with the port if it is not 443, that an administrator named: treated as theirs.
     allowed: frozenset[str] = frozenset()
 
     def list_blocked(self, authority: str, chooser: Chooser) -> tuple[str, ...]:
-        """What is blocked for a host that was chosen so."""
+        """The blocked entries for a host, by who chose it."""
         if chooser is Chooser.OPERATOR or authority in self.allowed:
             return self.blocked
         is_object = chooser is Chooser.OBJECT
@@ -56,12 +56,12 @@ class AddressRules(msgspec.Struct, frozen=True):
         )
 
 
-# For the user of a command: whatever is evaluated, they chose.
+# For the user of a command: they chose everything that is evaluated.
 OPERATOR_RULES = AddressRules(blocked_for_objects=(), blocked_in_namespaces=())
 
 
 class ResolvedHost(NamedTuple):
-    """The addresses of a host, and the full names that lead to them."""
+    """The addresses of a host, and the fully qualified names that lead to them."""
 
     addresses: tuple[str, ...]
     names: frozenset[str] = frozenset()
@@ -71,7 +71,7 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[ResolvedHost]]
 
 
 async def resolve(host: str, port: int) -> ResolvedHost:
-    """The addresses of a host; UnknownHostError if it has none."""
+    """The addresses of a host; raises UnknownHostError if it has none."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(
@@ -93,14 +93,14 @@ def _read_entries(host: str, found: Iterable[tuple[object, ...]]) -> ResolvedHos
 
 
 def check_host(host: str, blocked: tuple[str, ...]) -> None:
-    """BlockedAddressError for a name, or a written address, that is blocked."""
+    """Raises BlockedAddressError for a blocked name or literal address."""
     entry = find_blocked(host, blocked)
     if entry:
         raise BlockedAddressError(f"connection to {host} blocked: {entry} is blocked")
 
 
 def check_resolved(host: str, found: ResolvedHost, blocked: tuple[str, ...]) -> None:
-    """BlockedAddressError if one of the addresses, or the full name, is blocked."""
+    """Raises BlockedAddressError if one of the addresses, or the full name, is blocked."""
     for each in (*found.addresses, *found.names):
         entry = find_blocked(each, blocked)
         if entry:
@@ -112,7 +112,7 @@ def check_resolved(host: str, found: ResolvedHost, blocked: tuple[str, ...]) -> 
 async def find_addresses(
     host: str, port: int, blocked: tuple[str, ...] = METADATA, resolve: Resolve = resolve
 ) -> tuple[str, ...]:
-    """The addresses to connect to, all of them checked: the name must not be resolved again."""
+    """The addresses to connect to, all checked: the name must not be resolved again."""
     check_host(host, blocked)
     written = read_address(host)
     found = ResolvedHost((written,)) if written else await resolve(host, port)
@@ -121,12 +121,12 @@ async def find_addresses(
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """Where a connection leads, and how it is secured."""
+    """The target of a connection, and its TLS settings."""
 
     host: str
     port: int
     context: ssl.SSLContext | None = None
-    # For the certificate, if it is not the host.
+    # For the certificate, if it differs from the host.
     server_name: str = ""
     blocked: tuple[str, ...] = METADATA
 
@@ -134,14 +134,14 @@ class Destination(msgspec.Struct, frozen=True):
 async def open_stream(
     destination: Destination, seconds: float | None = None, resolve: Resolve = resolve
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect; BlockedAddressError if that is not allowed, OSError if it fails."""
+    """Connect; raises BlockedAddressError if it is not allowed, OSError if it fails."""
     host, port = destination.host, destination.port
     addresses = await find_addresses(host, port, destination.blocked, resolve)
     name = (destination.server_name or host) if destination.context else None
     failure: OSError | None = None
     for address in addresses:
         try:
-            # One that leads nowhere, as IPv6 often does, leaves time for the others.
+            # An unreachable address, as IPv6 often is, leaves time for the others.
             async with asyncio.timeout(seconds and seconds / len(addresses)):
                 return await asyncio.open_connection(
                     address, port, limit=_MAX_HEAD, ssl=destination.context, server_hostname=name
@@ -163,7 +163,7 @@ def open_socket(
     *,
     blocked: tuple[str, ...] = METADATA,
 ) -> socket.socket:
-    """The same for `http.client`, in the form of `socket.create_connection`."""
+    """The same for `http.client`, with the signature of `socket.create_connection`."""
     host, port = place
     failure: OSError | None = None
     for address in find_addresses_now(host, port, blocked):
@@ -177,7 +177,7 @@ def open_socket(
 def find_addresses_now(
     host: str, port: int, blocked: tuple[str, ...] = METADATA
 ) -> tuple[str, ...]:
-    """What `find_addresses` does, for a thread that may wait; OSError for an unknown name."""
+    """Like `find_addresses`, but blocking; raises OSError for an unknown name."""
     check_host(host, blocked)
     entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
     found = _read_entries(host, entries)
@@ -193,40 +193,41 @@ def build_connection(
     context: ssl.SSLContext | None = None,
     blocked: tuple[str, ...] = METADATA,
 ) -> "HTTPConnection":
-    """A connection of `http.client` that `open_socket` opens; with TLS if there is a context."""
+    """An `http.client` connection opened with `open_socket`; with TLS if there is a context."""
     from http.client import HTTPConnection, HTTPSConnection
 
     if context is None:
         made = HTTPConnection(host, port, timeout=seconds)
     else:
         made = HTTPSConnection(host, port, timeout=seconds, context=context)
-    # The one place where `http.client` connects; the tests fail if it moves.
+    # The only place where `http.client` connects; the tests fail if it moves.
     vars(made)["_create_connection"] = partial(open_socket, blocked=blocked)
     return made
 
 
-# A name server that does not answer holds a thread for half a minute.
+# A name server that does not answer blocks a thread for half a minute.
 _MOST_WAITING = 32
 _LONGEST_NAME = 253
 
 
 class HostResolver:
-    """Resolves names for whoever asks from a thread without an event loop."""
+    """Resolves names for threads without an event loop."""
 
     def __init__(self) -> None:
         self._process = 0
         self._free = threading.BoundedSemaphore(_MOST_WAITING)
 
     def resolve(self, host: str, seconds: float) -> tuple[str, ...]:
-        """The addresses of a host; LookupFailedError where there are none in that time."""
+        """The addresses of a host; raises LookupFailedError if there are none in time."""
         if not 0 < len(host) <= _LONGEST_NAME or not host.isprintable() or " " in host:
-            raise LookupFailedError(f"{host[:_LONGEST_NAME]!r} is no name of a host")
+            raise LookupFailedError(f"{host[:_LONGEST_NAME]!r} is not a host name")
         if self._process != os.getpid():
-            # The threads of a parent are not here, and would never give back what they hold.
+            # The threads of a parent process do not exist here, and would never release their
+            # slots.
             self._process = os.getpid()
             self._free = threading.BoundedSemaphore(_MOST_WAITING)
         if not self._free.acquire(blocking=False):
-            raise LookupFailedError(f"{host} is not resolved: too many names are waited for")
+            raise LookupFailedError(f"{host} was not resolved: too many lookups are pending")
         future: Future[tuple[str, ...]] = Future()
         work = (host, future, self._free)
         threading.Thread(target=_resolve_name, args=work, daemon=True).start()

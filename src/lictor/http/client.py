@@ -1,6 +1,6 @@
-"""HTTP/1.1 to one server over connections that stay open: a twentieth of a general client's work.
+"""HTTP/1.1 client with persistent connections: a twentieth of the cost of a general client.
 
-Whoever scans ten thousand objects sends ten thousand reports; there the price of a request counts.
+A scan of ten thousand objects sends ten thousand reports; the cost of a request matters there.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ import msgspec
 from lictor.core.raw import Json
 from lictor.http.addresses import Destination, open_stream
 
-# All that may stand in a path or query as it is; everything else, line ends above all, is encoded.
+# Characters allowed in a path or query; all others, line ends above all, are encoded.
 _SAFE = "/?:@!$&'()*+,;=~%[]-._"
-# A connection that was silent for longer may be closed by someone in between without our knowing.
+# A connection that was idle for longer may have been closed by a proxy without notice.
 _FRESH = 15.0
 _MAX_HEAD = 64 * 1024
 _MAX_BODY = 512 * 1024 * 1024
@@ -28,7 +28,7 @@ _LENGTHS = frozenset(("content-length", "transfer-encoding"))
 
 
 class ClientResponse(msgspec.Struct, frozen=True):
-    """What the server answered."""
+    """A response of the server."""
 
     status_code: int
     headers: Mapping[str, str]
@@ -40,15 +40,15 @@ class ClientResponse(msgspec.Struct, frozen=True):
 
 
 class HttpClientError(ConnectionError):
-    """The connection broke, or what came is no HTTP."""
+    """The connection broke, or the response is not HTTP."""
 
 
 class AnswerTooLargeError(HttpClientError):
-    """The server sends more than whoever asks wants to read."""
+    """The response is larger than the caller's limit."""
 
 
 class ServerAddress(msgspec.Struct, frozen=True):
-    """Where a server is, and what stands before its paths."""
+    """The address of a server, and the prefix of its paths."""
 
     host: str
     port: int
@@ -96,14 +96,14 @@ class HttpClient:
         headers: Iterable[tuple[str, str]],
         limit: float,
     ) -> ClientResponse:
-        """One request and its answer; OSError where there is none within `limit` seconds a step."""
+        """Send a request; raises OSError without a response within `limit` seconds per step."""
         message = self._write_head(method, path, params, headers, content) + (content or b"")
         async with self._room:
             line = await self._take(limit)
             try:
                 reply = await line.exchange(message, limit)
             except BaseException:
-                # Half an answer may be on its way: nobody can use this line again.
+                # Part of a response may be in flight: this connection cannot be reused.
                 self._busy.discard(line)
                 line.close()
                 raise
@@ -111,12 +111,12 @@ class HttpClient:
             return reply
 
     async def close(self) -> None:
-        """End all connections, also those in use."""
+        """Close all connections, including those in use."""
         self._is_closed = True
         for line in (*self._idle, *self._busy):
             line.close()
         self._idle.clear()
-        # The transports let go of their sockets in the next turns of the loop.
+        # The transports close their sockets in the next iterations of the loop.
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -174,7 +174,7 @@ class HttpClient:
 
 
 def write_head(method: str, target: str, headers: Iterable[tuple[str, str]]) -> bytes:
-    """The beginning of a request; HttpClientError for a header with a line end in it."""
+    """The head of a request; raises HttpClientError for a header with a line end."""
     lines = [f"{method} {quote(target, safe=_SAFE)} HTTP/1.1"]
     lines += [f"{name}: {_check(value)}" for name, value in headers]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", errors="replace")
@@ -182,12 +182,12 @@ def write_head(method: str, target: str, headers: Iterable[tuple[str, str]]) -> 
 
 def _check(value: str) -> str:
     if "\r" in value or "\n" in value:
-        raise HttpClientError("a header with a line end in it")
+        raise HttpClientError("a header contains a line end")
     return value
 
 
 class ClientConnection:
-    """One connection. Its methods `on_...` are called by the parser, response by response."""
+    """One connection. The parser calls its `on_...` methods for each response."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -203,20 +203,20 @@ class ClientConnection:
 
     @property
     def is_fresh(self) -> bool:
-        """Can it still be used, as far as we know?"""
+        """Whether it can probably still be used."""
         closed = self._reader.at_eof() or self._writer.is_closing()
         return not closed and time.monotonic() - self.since < _FRESH
 
     def close(self) -> None:
-        # At once: whatever is left to be said on this connection, nobody waits for it.
+        # At once: no caller waits for anything more on this connection.
         self._writer.transport.abort()
-        # The parser and the connection know each other.
+        # The parser and the connection refer to each other.
         self._parser = None
 
     async def exchange(
         self, message: bytes, limit: float, most_bytes: int = _MAX_BODY
     ) -> ClientResponse:
-        """Send a request and read its answer; HttpClientError where its body is larger."""
+        """Send a request and read the response; raises HttpClientError if its body is too large."""
         self._most_bytes = most_bytes
         async with asyncio.timeout(limit):
             self._writer.write(message)
@@ -241,7 +241,7 @@ class ClientConnection:
             # The body ends with the connection.
             self._is_complete, self.is_reusable = True, False
         else:
-            raise HttpClientError("the connection broke: the server hung up")
+            raise HttpClientError("the connection broke: the server closed it")
 
     def on_message_begin(self) -> None:
         self._headers, self._body, self._length, self._has_head = {}, [], 0, False
@@ -249,7 +249,7 @@ class ClientConnection:
     def on_header(self, name: bytes, value: bytes) -> None:
         self._grow(len(name) + len(value), _MAX_HEAD)
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        # A header may be written in several lines: registries do so with their challenges.
+        # A header may occur several times: registries send their challenges so.
         before = self._headers.get(key)
         self._headers[key] = text if before is None else f"{before}, {text}"
 
@@ -261,11 +261,11 @@ class ClientConnection:
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        # 1xx: the answer proper is still to come.
+        # 1xx: the final response follows.
         self._is_complete = self._parser.get_status_code() >= 200
         self.is_reusable = self._parser.should_keep_alive()
 
     def _grow(self, size: int, most: int) -> None:
         self._length += size
         if self._length > most:
-            raise AnswerTooLargeError(f"an answer of more than {most} bytes")
+            raise AnswerTooLargeError(f"the response has more than {most} bytes")

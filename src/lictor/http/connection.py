@@ -1,7 +1,7 @@
-"""One connection of a client to our server: requests are parsed, answered in turn, and bounded.
+"""One client connection of the server: requests are parsed, bounded, and answered in order.
 
-Bodies are read whole; responses are written whole, or in pieces as they come. What a request is on
-the wire is httptools' (llhttp's) affair.
+Bodies are read whole; responses are written whole, or streamed. httptools (llhttp) parses the wire
+format.
 """
 
 import asyncio
@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Awaitable
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import httptools
 
 from lictor.core.raw import Json
 from lictor.http.messages import (
+    Handler,
     HttpRequest,
     HttpResponse,
     StreamedResponse,
@@ -25,40 +26,67 @@ from lictor.http.messages import (
     write_headers,
 )
 
-if TYPE_CHECKING:
-    from lictor.http.server import HttpServer
-
 log = logging.getLogger(__name__)
 
 _MAX_HEAD = 64 * 1024
-# What a header costs beside its bytes: tens of thousands without any would keep the loop busy.
+# The overhead of a header: tens of thousands of empty ones would keep the loop busy.
 _HEADER_COST = 32
 _MAX_PIPELINE = 8
-# What was read at once may hold more; nobody means that well.
+# More requests may be pipelined in one read; no legitimate client does that.
 _MOST_PENDING = 128
 _IDLE_SECONDS = 120.0
 # From the first byte of a request to its last.
 _REQUEST_SECONDS = 30.0
 _LINGER_SECONDS = 0.5
-# At the end: a client that has not asked for so long is not about to.
+# While draining: a client that was idle for this long will not send another request.
 _LAST_CALL_SECONDS = 0.5
-# A client that takes none of a reply in pieces for so long will not take the rest either.
+# A client that reads nothing of a streamed response for this long is disconnected.
 _STALL_SECONDS = 30.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @lru_cache(maxsize=256)
 def _split_url(url: bytes) -> tuple[str, bytes]:
-    """The path and the query; the same few are asked for again and again."""
+    """The path and the query, cached: few different ones are used."""
     parsed = httptools.parse_url(url)
     return parsed.path.decode("ascii"), parsed.query or b""
 
 
-_FAILED = HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, b"this should not have happened\n")
+_FAILED = HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error\n")
+
+
+class ConnectionOwner(Protocol):
+    """What a connection needs of its server: limits, the handler, and the count of all."""
+
+    handler: Handler
+    max_body: int
+    max_read: int
+    max_held: int
+    held: int
+    knows_clients: bool
+    keeps_any: bool
+    keeps_headers: frozenset[bytes]
+    is_draining: bool
+    read_buffer: memoryview
+
+    def keeps(self, header: bytes) -> bool:
+        """Is a header, by its name in lower case, kept for the handler?"""
+
+    def add(self, connection: "ServerConnection") -> bool:
+        """Register a connection; False if there are too many."""
+
+    def remove(self, connection: "ServerConnection") -> None:
+        """Unregister a connection."""
+
+    def note_asked(self, connection: "ServerConnection") -> None:
+        """Called after the first request of a connection."""
+
+    def cut_largest_body(self) -> None:
+        """Free memory: keep only the beginning of the largest body."""
 
 
 class ServerConnection(asyncio.BufferedProtocol):
-    """One client. Its requests are answered one after the other."""
+    """One client. Its requests are answered in order."""
 
     __slots__ = (
         "_asked",
@@ -91,25 +119,25 @@ class ServerConnection(asyncio.BufferedProtocol):
         "address",
     )  # fmt: skip
 
-    def __init__(self, server: "HttpServer") -> None:
+    def __init__(self, server: ConnectionOwner) -> None:
         self._server = server
         self._loop = asyncio.get_running_loop()
         self._parser: Json = httptools.HttpRequestParser(self)
         self._pending: deque[tuple[HttpRequest, bool]] = deque()
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
-        # Of the client; empty until the connection is there, and where it has none.
+        # Of the client; empty before the connection is made, and if it has no address.
         self.address = ""
         self._asked = False
         self._busy = False
-        # One request of what was read is answered at once; others had to wait for all the rest.
+        # One request per read is answered at once; otherwise the others would wait for all of it.
         self._has_turn = False
         self._closing = False
         self._within = False
         self._streaming = False
-        # Unset where the client reads more slowly than pieces come.
+        # Cleared while the client reads more slowly than chunks are produced.
         self._room: asyncio.Event | None = None
-        # Does the client leave replies lying? And how much was left when that was last looked at.
+        # Whether the client is slow to read, and how much was unsent at the last check.
         self._is_full = False
         self._unsent = 0
         self._since = time.monotonic()
@@ -117,7 +145,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.on_message_begin()
         self._within = False
 
-    # --- what the event loop tells
+    # --- callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # TLS and TCP give no other
@@ -135,7 +163,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._pending.clear()
         if self._streaming and self._task is not None:
             self._task.cancel()
-        # httptools and the connection know each other.
+        # httptools and the connection refer to each other.
         self._parser = None
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
@@ -145,20 +173,20 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.data_received(self._server.read_buffer[:nbytes])
 
     def data_received(self, data: bytes | memoryview) -> None:
-        """Take what came; all of it is parsed, or copied, when this returns."""
+        """Parse or copy all of the data before this returns."""
         if self._closing or self._parser is None:
             return
         self._has_turn = True
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # The request was taken as it is; what would follow in another protocol is not heard.
+            # The request is handled as HTTP; an upgrade to another protocol is ignored.
             self._parser = None
         except httptools.HttpParserError:
-            self._refuse(HTTPStatus.BAD_REQUEST, "this is not HTTP\n")
+            self._refuse(HTTPStatus.BAD_REQUEST, "not HTTP\n")
 
     def pause_writing(self) -> None:
-        """What has been said is not taken: no more is heard, or replies would pile up here."""
+        """The client does not read: stop reading, or responses would accumulate."""
         self._is_full = True
         if self._room is not None:
             self._room.clear()
@@ -174,7 +202,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if not self._busy:
             self._go_on()
 
-    # --- what the parser tells
+    # --- callbacks of the parser
 
     def on_message_begin(self) -> None:
         self._url = b""
@@ -198,7 +226,8 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._has_head:
-            # A trailer. Proxies before us look at heads only: nothing after the body says who asks.
+            # A trailer. Proxies check the head only: nothing after the body may identify the
+            # caller.
             self._trailing += len(name) + len(value) + _HEADER_COST
             if self._trailing > min(_MAX_HEAD, self._server.max_read):
                 self._refuse_size()
@@ -215,7 +244,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._expects = value.lower() == b"100-continue"
         elif (
             lower == b"content-length"
-            # The parser refuses what is no number.
+            # The parser rejects what is no number.
             and value.isdigit()
             and int(value[:20]) > server.max_read
         ):
@@ -244,11 +273,11 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.cut_body()
 
     def count_held(self) -> int:
-        """Bytes of the body that is on its way."""
+        """Bytes of the incomplete body."""
         return self._held
 
     def cut_body(self) -> None:
-        """Keep the beginning only: enough to say whose request is refused."""
+        """Keep only the start: enough to identify the refused request."""
         if self._held <= _MAX_HEAD:
             return
         self._cut = True
@@ -270,7 +299,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             path, query = _split_url(self._url)
             method = self._parser.get_method().decode("ascii")
         except (httptools.HttpParserError, AttributeError, UnicodeDecodeError):
-            self._refuse(HTTPStatus.BAD_REQUEST, "the path cannot be read\n")
+            self._refuse(HTTPStatus.BAD_REQUEST, "invalid path\n")
             return
         server, transport = self._server, self._transport
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
@@ -279,15 +308,15 @@ class ServerConnection(asyncio.BufferedProtocol):
             method, path, query, self._type, body, self._headers, shown, self._cut, self.address
         )
         if server.knows_clients and not self._is_known(call):
-            self._refuse(HTTPStatus.UNAUTHORIZED, "show a client certificate\n")
+            self._refuse(HTTPStatus.UNAUTHORIZED, "a client certificate is required\n")
         elif self._busy or self._is_full:
-            # Held until its turn comes.
+            # Held until the earlier ones are answered.
             self._pending.append((call, self._close))
             self._held = 0
             if len(self._pending) >= _MAX_PIPELINE and transport is not None:
                 transport.pause_reading()
             if len(self._pending) > _MOST_PENDING:
-                self._refuse(HTTPStatus.TOO_MANY_REQUESTS, "wait for replies\n")
+                self._refuse(HTTPStatus.TOO_MANY_REQUESTS, "too many pipelined requests\n")
         else:
             server.held -= self._held
             self._held = 0
@@ -297,13 +326,13 @@ class ServerConnection(asyncio.BufferedProtocol):
     # --- requests and replies
 
     def _is_known(self, call: HttpRequest) -> bool:
-        """Anyone may ask after our health; a certificate that is there has been verified."""
+        """Health checks need no certificate; a certificate that is present has been verified."""
         if call.method in ("GET", "HEAD"):
             return True
         return self._transport is not None and bool(self._transport.get_extra_info("peercert"))
 
     def _answer(self, call: HttpRequest) -> None:
-        """At once, where the handler can; else by a task."""
+        """Directly if the handler can; otherwise in a task."""
         reply: Awaitable[HttpResponse | StreamedResponse] | HttpResponse | None = None
         if self._has_turn:
             self._has_turn = False
@@ -336,7 +365,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             made = _FAILED
         if isinstance(made, StreamedResponse):
             if call.method == "HEAD":
-                # What follows the head would be read as the next answer.
+                # Anything after the head would be read as the next response.
                 await made.pieces.aclose()
                 made = HttpResponse(made.status, b"", made.content_type, headers=made.headers)
                 self._write(made, close=close, has_body=False)
@@ -351,7 +380,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """The next request that has come meanwhile."""
+        """Answer the next pipelined request."""
         if not self._pending or self._closing or self._transport is None:
             return
         following, close = self._pending.popleft()
@@ -380,11 +409,12 @@ class ServerConnection(asyncio.BufferedProtocol):
                         transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             transport.write(b"0\r\n\r\n")
         except TimeoutError:
-            log.info("a client takes nothing of its reply")
+            log.info("client does not read its response")
             transport.abort()
         except Exception:
-            # The status is long gone: all that is left to say is that this is not the end.
-            log.exception("reply broke off")
+            # The status was sent already: the missing final chunk shows that the response is
+            # incomplete.
+            log.exception("streamed response failed")
             transport.abort()
         finally:
             self._streaming = False
@@ -415,20 +445,21 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         self._closing = True
         if lingers:
-            # A client that is still sending would not read our words if we hung up on it.
+            # A client that is still sending would not read the response if the connection were
+            # closed.
             self._loop.call_later(_LINGER_SECONDS, transport.close)
         else:
             transport.close()
 
     def _refuse_head(self) -> None:
-        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head is too large\n")
+        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the header is too large\n")
 
     def _refuse_size(self) -> None:
         text = f"a body may have {self._server.max_read} bytes at most\n"
         self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
-        """Say why, and hear no more of this client."""
+        """Send the reason, and read no more from this client."""
         if self._closing:
             return
         self._write(HttpResponse(status, text.encode()), close=True, lingers=True)
@@ -437,27 +468,27 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_unasked(self) -> bool:
-        """Has it sent no whole request so far?"""
+        """Whether it has not sent a complete request yet."""
         return not self._asked
 
     @property
     def is_idle(self) -> bool:
-        """Does nobody wait for an answer, nor send another request than the first?"""
+        """Whether no response is pending and no further request has started."""
         return not self._asked or not (self._busy or self._pending or self._within)
 
     @property
     def is_busy(self) -> bool:
-        """Is a request being answered? Who has only begun another one may take for ever."""
+        """Whether a request is being answered; an incomplete next request does not count."""
         return self._busy
 
     def rank(self) -> tuple[bool, float]:
-        """Whose place is taken first: of those that asked nothing, then of the longest idle."""
+        """Eviction order: those without a request first, then the longest idle."""
         return self._asked, self._since
 
     # --- ends
 
     def check_time(self, now: float) -> None:
-        """Close what is idle, or slower than any honest client."""
+        """Close connections that are idle, or slower than any legitimate client."""
         if self._busy or self._transport is None:
             return
         if self._is_full or self._transport.is_closing():
@@ -466,7 +497,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _check_taking(self, now: float, transport: asyncio.Transport) -> None:
-        """A client that takes none of a reply for long is not waited for, nor before the end."""
+        """Disconnect a client that reads nothing of a response for long, also while draining."""
         left = transport.get_write_buffer_size()
         if left != self._unsent:
             self._unsent, self._since = left, now
@@ -474,14 +505,14 @@ class ServerConnection(asyncio.BufferedProtocol):
             transport.abort()
 
     def close_when_idle(self, now: float) -> None:
-        """Close now, or with the last reply; who asks again and again gets a last answer."""
+        """Close now, or after the last response; a client that keeps sending gets one more."""
         if self._busy or self._pending or self._within or self._transport is None:
             return
         if now - self._since > _LAST_CALL_SECONDS and not self._transport.is_closing():
             self._transport.close()
 
     def abort(self) -> None:
-        """Close whatever happens."""
+        """Close immediately."""
         if self._transport is not None:
             with contextlib.suppress(OSError, RuntimeError):
                 self._transport.abort()

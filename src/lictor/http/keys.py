@@ -1,4 +1,4 @@
-"""Private keys and certificates: making them, reading them, and saying what is wrong with them."""
+"""Creates, reads and checks private keys and certificates."""
 
 import ipaddress
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 PrivateKey: TypeAlias = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
-# Clocks differ: what was made just now must be valid everywhere.
+# Clocks differ: a new certificate must be valid everywhere.
 CLOCK_SKEW = timedelta(hours=1)
 _RSA_BITS = 2048
 _PEM_END = "-----END CERTIFICATE-----"
@@ -30,7 +30,7 @@ _MAX_PEM = 256 * 1024
 
 
 class Algorithm(StrEnum):
-    """Which kind of keys to make."""
+    """The type of keys to create."""
 
     RSA = "RSA"
     ECDSA = "ECDSA"
@@ -38,7 +38,7 @@ class Algorithm(StrEnum):
 
 
 class KeyPair(msgspec.Struct, frozen=True):
-    """A certificate and its private key. Never shown as text: it would end up in some log."""
+    """A certificate and its private key. Has no text form, which could reach a log."""
 
     certificate: x509.Certificate
     key: PrivateKey
@@ -56,7 +56,7 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 
 def make_authority(name: str, algorithm: Algorithm, now: datetime, lifetime: timedelta) -> KeyPair:
-    """A certificate authority that signed itself."""
+    """A self-signed certificate authority."""
     key = _make_key(algorithm)
     subject = _name(name)
     builder = (
@@ -75,12 +75,12 @@ def make_serving(
     now: datetime,
     lifetime: timedelta,
 ) -> KeyPair:
-    """A server's certificate for names and addresses; it never outlives its authority."""
+    """A server certificate for names and addresses; it never outlives its authority."""
     key = _make_key(algorithm)
     issuer = authority.certificate
     until = min(now + lifetime, issuer.not_valid_after_utc)
     names = x509.SubjectAlternativeName([_alternative(host) for host in hosts])
-    # A subject may hold 64 characters; the names that count are the alternative ones.
+    # A subject is limited to 64 characters; the alternative names count.
     builder = (
         _begin(key, _name(hosts[-1][:64]), now, until)
         .issuer_name(issuer.subject)
@@ -96,7 +96,7 @@ def make_serving(
 def make_client(
     authority: KeyPair, user: str, groups: Sequence[str], now: datetime, lifetime: timedelta
 ) -> KeyPair:
-    """A certificate that makes its owner a user of an API server, in these groups."""
+    """A client certificate for a user of an API server, in these groups."""
     key = _make_key(Algorithm.ECDSA)
     issuer = authority.certificate
     subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
@@ -113,7 +113,7 @@ def make_client(
 
 
 def read_certificates(pem: str) -> tuple[x509.Certificate, ...]:
-    """The certificates in a PEM text, in its order; what cannot be read is left out."""
+    """The certificates in a PEM text, in order; unreadable ones are skipped."""
     found = []
     for part in pem[:_MAX_PEM].split(_PEM_END)[:-1]:
         try:
@@ -124,7 +124,7 @@ def read_certificates(pem: str) -> tuple[x509.Certificate, ...]:
 
 
 def read_key(pem: str) -> PrivateKey | None:
-    """A private key, or None where there is none of a kind that we know."""
+    """A private key; None if there is none of a supported type."""
     try:
         key = load_pem_private_key(pem.encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -153,12 +153,12 @@ def is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> 
 
 
 def is_valid_at(certificate: x509.Certificate, moment: datetime) -> bool:
-    """Has it begun, and not ended?"""
+    """Whether it is valid at this time."""
     return certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc
 
 
 def find_algorithm(certificate: x509.Certificate) -> Algorithm | None:
-    """The kind of a certificate's key."""
+    """The type of a certificate's key."""
     key = certificate.public_key()
     if isinstance(key, rsa.RSAPublicKey):
         return Algorithm.RSA

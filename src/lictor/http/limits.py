@@ -1,4 +1,4 @@
-"""How large may reviews be, how long may they take, and which connections are dropped first?"""
+"""Limits of size, time and number of connections."""
 
 import socket
 import time
@@ -7,30 +7,30 @@ from functools import lru_cache
 
 import msgspec
 
-# A review holds an object twice, of three megabytes each at most.
+# A review contains an object twice, of at most three megabytes each.
 MAX_REVIEW = 10 * 1024 * 1024
-# Angle brackets are written with six letters each: reviews up to here come from an API server, and
-# are refused by an answer.
+# Angle brackets are escaped with six characters each: reviews up to this size come from an API
+# server, and are denied with a response.
 MAX_CUT_REVIEW = 64 * 1024 * 1024
 
 
 class ListenerLimits(msgspec.Struct, frozen=True):
     """How many connections may be in which state, and for how long."""
 
-    # Connections whose clients have said nothing yet: in all, and from one address. All API servers
-    # may share an address, and many of their connections begin in the same moment.
+    # Connections whose clients have not sent anything yet: in all, and from one address. All API
+    # servers may share an address, and open many connections at the same time.
     silent: int = 4096
     silent_per_address: int = 2048
     silent_seconds: float = 5.0
-    # Handshakes at the same time; others wait for their turn.
+    # Concurrent handshakes; others wait.
     handshakes: int = 512
     handshake_seconds: float = 10.0
-    # Clients that have spoken and wait for their turn; more are left in the kernel's queue.
+    # Clients that wait for a handshake; more are left in the kernel's queue.
     waiting: int = 1024
 
 
 class ListenerCounts(msgspec.Struct):
-    """What became of connections, for the metrics."""
+    """Counts of closed connections, for the metrics."""
 
     accepted: int = 0
     dropped_silent: int = 0
@@ -50,7 +50,7 @@ class PendingConnection:
 
 
 class SilentConnections:
-    """Connections whose clients have said nothing, oldest first, in all and by address."""
+    """Connections whose clients have not sent anything, oldest first, in all and by address."""
 
     def __init__(self) -> None:
         self._all: OrderedDict[PendingConnection, None] = OrderedDict()
@@ -81,7 +81,7 @@ class SilentConnections:
 
 @lru_cache(maxsize=64)
 def find_time_limit(query: bytes, default: float) -> float:
-    """The seconds within which an answer must be ready: the API server's limit less a margin."""
+    """The time limit of a response in seconds: the API server's timeout less a margin."""
     seconds = default
     for part in query.split(b"&"):
         name, _, value = part.partition(b"=")

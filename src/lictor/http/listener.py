@@ -1,7 +1,7 @@
-"""Accepts connections on a port, in bounded numbers, and goes on after every error.
+"""Accepts connections on a port, in bounded numbers, and continues after every error.
 
-A connection costs next to nothing until its client has begun to speak: only then is TLS set up for
-it. Who says nothing is dropped, the oldest first where there are too many.
+A connection is cheap until its client sends data: only then is TLS set up. Silent clients are
+dropped, the oldest first if there are too many.
 """
 
 import array
@@ -22,28 +22,28 @@ from lictor.http.limits import ListenerCounts, ListenerLimits, PendingConnection
 
 log = logging.getLogger(__name__)
 
-# Connections that may wait in the kernel's queue.
+# Backlog of the kernel's queue.
 _BACKLOG = 1024
-# Other connections get their turn between two batches.
+# Other connections are served between two batches.
 _BATCH = 16
 _TICK_SECONDS = 0.25
-# A client whose first record came in part: when to look for the rest.
+# When to look for the rest of an incomplete first record.
 _PARTIAL_SECONDS = 0.05
 _RETRY_SECONDS = 0.2
 _TROUBLE_LOG_SECONDS = 10.0
-# Where others wait for a place, a handshake that takes longer than this gives its place away.
+# If others wait, a handshake that takes longer than this is dropped.
 _STALLED_SECONDS = 3.0
-# Connections wait in the kernel's queue for so long only while nobody takes them.
+# How long connections may wait in the kernel's queue while none is accepted.
 _QUEUED_SECONDS = 5.0
-# A client that does not answer our farewell is not waited for.
+# A client that does not answer the TLS close is not waited for.
 _GOODBYE_SECONDS = 2.0
-# Where the header of a TLS record ends, and the type of those that begin a handshake.
+# The size of a TLS record header, and the record type of a handshake.
 _RECORD_HEADER = 5
 _HANDSHAKE_RECORD = 0x16
-# In `struct tcp_info`: for a listening socket, how many connections wait to be accepted.
+# In `struct tcp_info`: for a listening socket, the number of connections in its queue.
 _QUEUE_OFFSET = 24
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-# The client went away before we came to it, or the network did; see accept(2).
+# The client or the network went away before the accept; see accept(2).
 _CLIENT_GONE = frozenset(
     (
         errno.ECONNABORTED, errno.EINTR, errno.EPERM, errno.EPROTO, errno.ENETDOWN,
@@ -54,7 +54,7 @@ _CLIENT_GONE = frozenset(
 
 
 class Listener:
-    """Hands the connections of one port to a protocol, after a TLS handshake where there is one."""
+    """Passes the connections of one port to a protocol, after a TLS handshake if configured."""
 
     def __init__(
         self,
@@ -70,19 +70,19 @@ class Listener:
         self._limits = limits or ListenerLimits()
         self._silent = SilentConnections()
         self._waiting: deque[PendingConnection] = deque()
-        # In the order in which they began.
+        # In the order of their start.
         self._handshakes: dict[asyncio.Task[None], PendingConnection] = {}
-        # Told whenever the number of handshakes changes.
+        # Called when the number of handshakes changes.
         self.on_count: Callable[[], None] | None = None
         self._is_reading = False
         self._is_stopped = False
         self._retry_at = 0.0
-        # When there was last a connection to take, or none to be had.
+        # When a connection was last accepted, or none was waiting.
         self._taken_at = time.monotonic()
         self._told_at = 0.0
 
     async def run(self) -> None:
-        """Accept connections until cancelled; see `stop` for an end in good order."""
+        """Accept connections until cancelled; see `stop` for a graceful end."""
         self._loop = asyncio.get_running_loop()
         self._socket.settimeout(0)
         try:
@@ -96,7 +96,7 @@ class Listener:
 
     @property
     def is_accepting(self) -> bool:
-        """False where connections wait at the port, and this process does not take them."""
+        """False if connections wait at the port and this process does not accept them."""
         if self._is_stopped:
             return False
         if time.monotonic() - self._taken_at < _QUEUED_SECONDS:
@@ -105,16 +105,16 @@ class Listener:
 
     @property
     def handshakes(self) -> int:
-        """How many are under way."""
+        """The number of handshakes in progress."""
         return len(self._handshakes)
 
     @property
     def unfinished(self) -> int:
-        """Connections that were accepted and are not through yet."""
+        """Accepted connections that are not established yet."""
         return len(self._silent) + len(self._waiting) + len(self._handshakes)
 
     def stop(self, *, for_all: bool = False) -> None:
-        """Take what waits at the port, then nothing more; `for_all`: nor may other processes."""
+        """Accept what waits at the port, then stop; `for_all`: for all processes."""
         if self._is_stopped:
             return
         while self._is_reading and self._accept(_BATCH):
@@ -122,12 +122,12 @@ class Listener:
         self._pause(0.0)
         self._is_stopped = True
         if for_all:
-            # Clients are refused from now on, instead of waiting for somebody to take them.
+            # From now on clients are refused instead of waiting.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RD)
 
     async def finish(self, seconds: float) -> None:
-        """Wait until the connections that were accepted are through; for so long at most."""
+        """Wait until the accepted connections are established, up to a time limit."""
         deadline = time.monotonic() + seconds
         while self.unfinished and time.monotonic() < deadline:  # noqa: ASYNC110  (or its end)
             await asyncio.sleep(0.02)
@@ -135,7 +135,7 @@ class Listener:
     # --- the port
 
     def _check(self) -> None:
-        """What time brings: whoever took too long goes, and what was paused goes on."""
+        """Periodic work: drop slow clients, and resume what was paused."""
         try:
             self._drop_expired()
             self._give_places()
@@ -159,7 +159,7 @@ class Listener:
         self._accept(_BATCH)
 
     def _accept(self, count: int) -> bool:
-        """Take so many at most; False where no more can be had now."""
+        """Accept a batch; False if no more can be accepted now."""
         try:
             for _ in range(count):
                 if len(self._waiting) >= self._limits.waiting:
@@ -196,7 +196,7 @@ class Listener:
             raise
 
     def _note_trouble(self, error: Exception) -> None:
-        """Make room, and try again soon."""
+        """Free resources, and retry soon."""
         self.counts.errors += 1
         self._pause(_RETRY_SECONDS)
         for _ in range(max(len(self._silent) // 2, 1)):
@@ -204,7 +204,7 @@ class Listener:
         now = time.monotonic()
         if now - self._told_at > _TROUBLE_LOG_SECONDS:
             self._told_at = now
-            log.error("cannot accept connections for a moment", extra={"why": repr(error)})
+            log.error("accepting connections failed, retrying", extra={"why": repr(error)})
 
     def _count_queued(self) -> int:
         try:
@@ -214,7 +214,7 @@ class Listener:
         queued: int = struct.unpack_from("=I", found, _QUEUE_OFFSET)[0]
         return queued
 
-    # --- connections that have said nothing yet
+    # --- silent connections
 
     def _admit(self, pending: PendingConnection) -> None:
         if self._has_spoken(pending):
@@ -242,7 +242,7 @@ class Listener:
             self._loop.remove_reader(pending.sock.fileno())
             self._take_turn(pending)
             return
-        # In part: the reader would be told again at once, and again.
+        # Incomplete: the reader callback would fire again at once.
         self._loop.remove_reader(pending.sock.fileno())
         self._loop.call_later(_PARTIAL_SECONDS, self._listen_again, pending)
 
@@ -252,7 +252,7 @@ class Listener:
                 self._loop.add_reader(pending.sock.fileno(), self._on_spoken, pending)
 
     def _has_spoken(self, pending: PendingConnection) -> bool:
-        """Is there enough to begin with? Raises where the client is gone or speaks no TLS."""
+        """Whether a complete record header has arrived; raises if the client is gone or not TLS."""
         try:
             begun = pending.sock.recv(_RECORD_HEADER, socket.MSG_PEEK)
         except BlockingIOError:
@@ -262,7 +262,7 @@ class Listener:
         if self._context is None:
             return True
         if begun[0] != _HANDSHAKE_RECORD:
-            raise ConnectionResetError("the client speaks no TLS")
+            raise ConnectionResetError("the client does not use TLS")
         if len(begun) < _RECORD_HEADER:
             return False
         return _count_readable(pending.sock) >= _RECORD_HEADER + int.from_bytes(begun[3:], "big")
@@ -279,7 +279,7 @@ class Listener:
             self._drop(oldest)
 
     def _drop(self, pending: PendingConnection) -> None:
-        """Without a farewell: the kernel must not remember it either."""
+        """With a TCP reset: the kernel must not keep it either."""
         self._silent.remove(pending)
         sock = pending.sock
         if sock.fileno() < 0:
@@ -308,14 +308,14 @@ class Listener:
             task.add_done_callback(self._note_end)
 
     def _drop_stalled(self) -> bool:
-        """Whoever has a place longest makes room, where that is too long."""
+        """Drop the oldest handshakes if they take too long while others wait."""
         task, pending = next(iter(self._handshakes.items()))
         now = time.monotonic()
         if now - pending.since < _STALLED_SECONDS:
             return False
         del self._handshakes[task]
         if pending.sock.fileno() >= 0 and _count_readable(pending.sock):
-            # It is we who are slow: its turn begins anew.
+            # This process was slow: restart its timer.
             pending.since = now
             self._handshakes[task] = pending
             return False
@@ -334,7 +334,7 @@ class Listener:
                 ssl_shutdown_timeout=None if is_plain else _GOODBYE_SECONDS,
             )
         except (OSError, EOFError):
-            # Includes what TLS has to say: it is the client's affair.
+            # Includes TLS errors: caused by the client.
             self.counts.failed_handshakes += 1
             pending.sock.close()
         except Exception as error:  # noqa: BLE001  (the same)
@@ -346,7 +346,7 @@ class Listener:
         if self.on_count is not None:
             self.on_count()
         if not task.cancelled():
-            # Seen: whatever it was has been told.
+            # Retrieve the exception: it was handled already.
             task.exception()
         self._check()
 
@@ -362,7 +362,7 @@ class Listener:
 
 
 def open_port(host: str, port: int) -> socket.socket:
-    """Listen on a port, of all addresses where no host is given; OSError where it is taken."""
+    """Listen on a port, on all addresses if no host is given; raises OSError if it is taken."""
     if host and ":" not in host:
         return socket.create_server((host, port), backlog=_BACKLOG)
     dual = socket.has_dualstack_ipv6()
@@ -373,7 +373,7 @@ def open_port(host: str, port: int) -> socket.socket:
 
 
 def _count_readable(sock: socket.socket) -> int:
-    """Bytes that have come and not been read."""
+    """Bytes that have arrived and were not read."""
     found = array.array("i", [0])
     fcntl.ioctl(sock.fileno(), termios.FIONREAD, found)
     return found[0]

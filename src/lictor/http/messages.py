@@ -1,4 +1,4 @@
-"""HTTP requests as our server reads them, and the responses that handlers return."""
+"""HTTP requests of the server, and the responses of handlers."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from functools import lru_cache
@@ -22,18 +22,18 @@ class HttpRequest(msgspec.Struct, frozen=True):
     query: bytes
     content_type: bytes
     body: bytes
-    # Those that the server was told to keep, by their names in lower case.
+    # The headers that the server keeps, by their names in lower case.
     headers: dict[bytes, list[bytes]] = {}
-    # What the client's certificate says, where it has shown one.
+    # The subject of the client's certificate, if it sent one.
     certificate: Json = None
-    # The body was too large: this is its beginning.
+    # The body was too large: this is its start.
     is_cut: bool = False
-    # Of the client; empty where it has none.
+    # Of the client; empty if it has none.
     address: str = ""
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """What goes back; `close` where the connection is of no more use."""
+    """A response; `close`: the connection cannot be reused."""
 
     status: HTTPStatus
     body: bytes = b""
@@ -43,7 +43,7 @@ class HttpResponse(msgspec.Struct, frozen=True):
 
 
 class StreamedResponse(msgspec.Struct, frozen=True):
-    """A reply in pieces; it ends with the iterator, or when the client goes."""
+    """A streamed response; it ends with the iterator, or when the client disconnects."""
 
     pieces: AsyncGenerator[bytes, None]
     status: HTTPStatus = HTTPStatus.OK
@@ -51,13 +51,13 @@ class StreamedResponse(msgspec.Struct, frozen=True):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-# At once, where nothing has to be waited for: that saves a task and its turn of the loop.
+# Directly, if nothing has to be awaited: that saves a task and an iteration of the loop.
 Handler = Callable[[HttpRequest], Awaitable[HttpResponse | StreamedResponse] | HttpResponse]
 
 
 @lru_cache(maxsize=64)
 def begin_head(status: HTTPStatus, content_type: bytes) -> bytes:
-    """The first lines of a response; the same few are written again and again."""
+    """The first lines of a response, cached: few different ones are used."""
     head = b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\n"
     return head % (status, status.phrase.encode(), content_type)
 

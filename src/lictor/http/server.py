@@ -1,4 +1,4 @@
-"""All HTTP connections of a process: how many there may be, which are closed first, and the end."""
+"""All HTTP connections of a process: their number, eviction order, and shutdown."""
 
 import asyncio
 import heapq
@@ -15,16 +15,16 @@ from lictor.http.messages import Handler
 
 _SWEEP_SECONDS = 2.0
 _READ_AT_ONCE = 64 * 1024
-# From one address, connections that have asked nothing get this share of the places.
+# The share of one address in the connections that have not sent a request.
 _UNASKED_SHARE = 2
-# Where all places are taken, this share of them is made free.
+# If all slots are taken, this share of them is freed.
 _EVICTED_SHARE = 64
-# An address that has more than this share of the places makes room before others do.
+# An address with more than this share of the connections is evicted before others.
 _HEAVY_SHARE = 2
 
 
 class HttpServer:
-    """All connections of a process, and what they have in common."""
+    """All connections of a process, and their shared settings."""
 
     def __init__(
         self,
@@ -38,30 +38,29 @@ class HttpServer:
     ) -> None:
         self.handler = handler
         self.max_body = max_body
-        # Larger bodies are read up to here, and all but their beginning is dropped.
+        # Larger bodies are read up to this size, and all but their start is dropped.
         self.max_read = max_body
-        # May only those send anything who have shown a certificate?
+        # Whether a client certificate is required to send a request.
         self.knows_clients = knows_clients
         self.keeps_headers = keeps_headers
-        # Of headers whose names are not known beforehand.
+        # Of headers with dynamic names.
         self.keeps_prefix = keeps_prefix
         self.keeps_any = bool(keeps_headers or keeps_prefix)
-        # Bytes of bodies that may be held for all connections together; what is over is cut.
+        # Bytes of bodies held for all connections together; the excess is dropped.
         self.max_held = sys.maxsize
         self.held = 0
         self.is_draining = False
         self._max_connections = max_connections
         self._connections: set[ServerConnection] = set()
-        # How many have asked nothing yet, by address.
+        # The number without a request yet, by address.
         self._unasked: Counter[str] = Counter()
         self._max_unasked = max(max_connections // _UNASKED_SHARE, 1)
-        # Connections closed to make room for others.
+        # Connections evicted for others.
         self.evicted = 0
-        # Told whenever the number of connections changes.
+        # Called when the number of connections changes.
         self.on_count: Callable[[], None] | None = None
-        # What is read at once, of all connections of an event loop: each takes it before another
-        # one's turn comes. A buffer for each read would be asked of the system and given back,
-        # which costs more than parsing.
+        # The read buffer of all connections of an event loop: each consumes it before the next one
+        # reads. Allocating a buffer for each read would cost more than parsing.
         self.read_buffer = memoryview(bytearray(_READ_AT_ONCE))
 
     def __call__(self) -> ServerConnection:
@@ -69,17 +68,17 @@ class HttpServer:
         return ServerConnection(self)
 
     def keeps(self, header: bytes) -> bool:
-        """Is a header, by its name in lower case, kept for the handler?"""
+        """Whether a header, by its name in lower case, is kept for the handler."""
         prefix = self.keeps_prefix
         return header in self.keeps_headers or (bool(prefix) and header.startswith(prefix))
 
     @property
     def count(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return len(self._connections)
 
     def add(self, connection: ServerConnection) -> bool:
-        """False where there are too many already, and all of them in use."""
+        """False if there are too many already, all of them in use."""
         address = connection.address
         if self._unasked[address] >= self._max_unasked:
             self._evict(c for c in self._connections if c.is_unasked and c.address == address)
@@ -87,32 +86,32 @@ class HttpServer:
             return False
         self._connections.add(connection)
         self._unasked[address] += 1
-        self._tell_count()
+        self._report_count()
         return True
 
     def note_asked(self, connection: ServerConnection) -> None:
-        """It has sent its first request: from now on it keeps its place while it is in use."""
+        """It has sent its first request: from now on it is kept while it is in use."""
         if connection in self._connections:
             self._forget_unasked(connection.address)
 
     def remove(self, connection: ServerConnection) -> None:
         if connection in self._connections:
             self._connections.discard(connection)
-            self._tell_count()
+            self._report_count()
             if connection.is_unasked:
                 self._forget_unasked(connection.address)
 
     def cut_largest_body(self) -> None:
-        """Where too much is held of bodies, only the beginning of the largest is kept."""
+        """If bodies hold too much memory, drop all but the start of the largest."""
         largest = max(self._connections, key=ServerConnection.count_held, default=None)
         if largest is not None:
             largest.cut_body()
 
     def _make_room(self) -> bool:
-        """Take the places of those who do not wait for an answer; False where all do.
+        """Close connections without a pending response; False if all have one.
 
-        Who is idle comes first, then who has begun a request and not ended it: else a byte would
-        keep a place. Whoever has most of the places gives away theirs before others do.
+        Idle ones are closed first, then those with an incomplete request: otherwise a single byte
+        would keep a slot. The address with most connections is evicted first.
         """
         ((address, places),) = Counter(c.address for c in self._connections).most_common(1)
         heavy = places > self._max_connections // _HEAVY_SHARE
@@ -124,7 +123,7 @@ class HttpServer:
                     return True
         return False
 
-    def _tell_count(self) -> None:
+    def _report_count(self) -> None:
         if self.on_count is not None:
             self.on_count()
 
@@ -134,9 +133,9 @@ class HttpServer:
             del self._unasked[address]
 
     def _evict(self, candidates: Iterable[ServerConnection]) -> None:
-        """Close those that asked nothing, the oldest first, then those idle for longest.
+        """Close those without a request, the oldest first, then those idle for longest.
 
-        Several at a time: whoever comes next finds room without a search.
+        Several at a time, so that the next client needs no search.
         """
         number = max(self._max_connections // _EVICTED_SHARE, 1)
         for connection in heapq.nsmallest(number, candidates, key=ServerConnection.rank):
@@ -145,7 +144,7 @@ class HttpServer:
             connection.abort()
 
     async def sweep(self) -> None:
-        """Close connections that nobody uses, and those that take for ever; until cancelled."""
+        """Close unused connections, and those that take too long; until cancelled."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             now = time.monotonic()
@@ -153,7 +152,7 @@ class HttpServer:
                 connection.check_time(now)
 
     async def drain(self, seconds: float) -> None:
-        """Answer what is there, then close; for so long at most."""
+        """Answer pending requests, then close; up to a time limit."""
         self.is_draining = True
         deadline = time.monotonic() + seconds
         while self._connections and time.monotonic() < deadline:
@@ -168,7 +167,7 @@ class HttpServer:
 async def serve_port(
     bound: socket.socket, server: HttpServer, context: ssl.SSLContext | None = None
 ) -> None:
-    """Answer the clients of one port until cancelled; then close their connections."""
+    """Serve the clients of one port until cancelled; then close their connections."""
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(Listener(bound, server, context).run())

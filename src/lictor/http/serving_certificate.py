@@ -1,4 +1,4 @@
-"""The certificate that the server shows, changed while connections are open."""
+"""The server's certificate, which can be replaced while connections are open."""
 
 import logging
 import os
@@ -10,36 +10,36 @@ from lictor.core.raw import JsonObject
 
 log = logging.getLogger(__name__)
 
-# Forward secrecy and authenticated encryption only; TLS 1.3 has nothing else.
+# Forward secrecy and authenticated encryption only, as in TLS 1.3.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
 class LiveCertificate:
-    """A TLS context whose certificate can change. Connections that are open keep the old one."""
+    """A TLS context with a replaceable certificate. Open connections keep the old one."""
 
     def __init__(self, clients: str = "", *, refuses_strangers: bool = False) -> None:
-        """`clients`: certificates of authorities that clients' certificates must be signed by.
+        """`clients`: certificates of the authorities for client certificates.
 
-        `refuses_strangers`: who shows none does not even get through the handshake.
+        `refuses_strangers`: the handshake fails without a client certificate.
         """
         self._clients = clients
         self._refuses_strangers = refuses_strangers
-        # A context may hold one certificate for each kind of key and clients choose, so that an old
-        # one of another kind would stay. Each handshake is therefore handed to a fresh context.
+        # A context may have one certificate for each type of key, and clients choose, so an old one
+        # of another type would remain. Therefore each handshake gets a fresh context.
         self.context = self._build()
         self.context.sni_callback = self._hand_over
         self._current = self.context
         self._pair: tuple[bytes, bytes] | None = None
 
     def load(self, certificate: bytes, key: bytes) -> bool:
-        """Show another certificate from now on; False where it is the same, or unusable."""
+        """Replace the certificate; False if it is the same, or unusable."""
         if (certificate, key) == self._pair:
             return False
         fresh = self._build()
         try:
             _load(fresh, certificate, key)
             if self._pair is None:
-                # Until a context has any certificate, it cannot even begin a handshake.
+                # A context without a certificate cannot start a handshake.
                 _load(self.context, certificate, key)
         except (ssl.SSLError, OSError, ValueError) as error:
             log.error("serving certificate unusable", extra={"why": str(error)})
@@ -49,7 +49,7 @@ class LiveCertificate:
         return True
 
     def load_clients(self, clients: str) -> bool:
-        """Heed other authorities of clients from now on; False where they are the same."""
+        """Replace the authorities of clients; False if they are the same."""
         if clients == self._clients or self._pair is None:
             return False
         try:
@@ -58,10 +58,10 @@ class LiveCertificate:
             if self._refuses_strangers:
                 fresh.verify_mode = ssl.CERT_REQUIRED
         except (ssl.SSLError, OSError, ValueError) as error:
-            log.error("authorities of clients unusable", extra={"why": str(error)})
+            log.error("client certificate authorities unusable", extra={"why": str(error)})
             return False
         self._clients = clients
-        # OpenSSL takes whether to ask from the first context, and whom to trust from the second.
+        # OpenSSL takes verify_mode from the first context, and the trust store from the second.
         self._current = fresh
         return True
 
@@ -83,7 +83,7 @@ def _build_context(clients: str) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     if clients:
         context.load_verify_locations(cadata=clients)
-        # Not required: the kubelet asks after our health without one. See `http`.
+        # Optional: the kubelet's probes have no certificate. See `http`.
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
@@ -99,7 +99,7 @@ def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 def read_secret(secret: JsonObject) -> tuple[bytes, bytes] | None:
-    """Certificate and key of a TLS Secret; None where it is not whole."""
+    """Certificate and key of a TLS Secret; None if it is incomplete."""
     data = secret.get("data")
     if not isinstance(data, dict):
         return None
@@ -112,7 +112,7 @@ def read_secret(secret: JsonObject) -> tuple[bytes, bytes] | None:
 
 
 def make_temporary(hosts: tuple[str, ...]) -> tuple[bytes, bytes]:
-    """A certificate that nobody trusts: to be alive before the real one is there."""
+    """A self-signed certificate, to serve probes before the real one is available."""
     from datetime import UTC, datetime, timedelta
 
     from lictor.http.keys import Algorithm, make_authority, make_serving

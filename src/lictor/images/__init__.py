@@ -1,1 +1,1 @@
-"""OCI registries: images, signatures and attestations; modules of policies, wherever they are."""
+"""OCI registries: images, signatures and attestations; and the modules of Wasm policies."""

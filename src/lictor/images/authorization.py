@@ -1,4 +1,4 @@
-"""How a registry is told who asks: challenges, tokens and how long they last."""
+"""Registry authentication: challenges, tokens and their lifetime."""
 
 import re
 import time
@@ -21,18 +21,18 @@ from lictor.images.repository_name import Repository, is_loopback
 from lictor.images.transport import RegistryRequest, split_url
 
 _CHALLENGE = re.compile(r"(?:^|,\s*)(?P<scheme>Bearer|Basic)\b", re.IGNORECASE)
-# re: linear - the first failure ends the reading
+# re: linear - the first failure ends the scan
 _PARAMETER = re.compile(
     r"\s*(?:,\s*)?(?P<name>[A-Za-z_]+)\s*=\s*"
     r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"]+))'
 )
 _MOST_TOKENS = 4096
 _MOST_TOKEN_BYTES = 64 * 1024
-# What the specification says of a token that does not tell how long it lasts.
+# The default lifetime of a token in the specification.
 _USUAL_SECONDS = 60.0
 _LONGEST_SECONDS = 3600.0
 _FORM = "application/x-www-form-urlencoded"
-# What a token is for: to read, or to write as well.
+# The scope of a token: read, or read and write.
 PULL = "pull"
 PUSH = "pull,push"
 
@@ -40,7 +40,7 @@ Send: TypeAlias = Callable[[RegistryRequest], Awaitable[ClientResponse]]
 
 
 class RegistryPermission(msgspec.Struct, frozen=True):
-    """Who wants to do what with a repository."""
+    """The credentials and the intended access to a repository."""
 
     server: RegistryServer
     repository: Repository
@@ -49,7 +49,7 @@ class RegistryPermission(msgspec.Struct, frozen=True):
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """What a registry wants of whoever asks."""
+    """The authentication that a registry requires."""
 
     scheme: str
     realm: str = ""
@@ -57,7 +57,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
 
 def parse_challenge(header: str) -> Challenge | None:
-    """The challenge that we can meet: Bearer before Basic; None where there is neither."""
+    """The supported challenge: Bearer before Basic; None if there is neither."""
     found: dict[str, Challenge] = {}
     for match in _CHALLENGE.finditer(header):
         scheme = match["scheme"].lower()
@@ -78,15 +78,15 @@ def _read_parameters(header: str, start: int) -> dict[str, str]:
 
 
 class Authorizer:
-    """Knows what to write into the header, for each repository and each who asks."""
+    """Caches the authorization header, for each repository and credential."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        # Until when, and what.
+        # Expiry time, and value.
         self._kept: OrderedDict[RegistryPermission, tuple[float, str]] = OrderedDict()
 
     def recall(self, permission: RegistryPermission) -> str:
-        """The header that worked before; empty where there is none."""
+        """The header that worked before; empty if there is none."""
         until, header = self._kept.get(permission, (0.0, ""))
         return header if time.monotonic() < until else ""
 
@@ -100,7 +100,7 @@ class Authorizer:
         permission: RegistryPermission,
         credential: RegistryCredential | None,
     ) -> str:
-        """The header that a challenge wants; empty where it cannot be met."""
+        """The header for a challenge; empty if it cannot be met."""
         challenge = parse_challenge(header)
         seconds = _LONGEST_SECONDS
         if challenge is None:
@@ -129,14 +129,14 @@ class Authorizer:
         permission: RegistryPermission,
         credential: RegistryCredential | None,
     ) -> tuple[str, float]:
-        asked = _write_token_request(challenge, request, permission, credential)
-        response = await self._send(asked)
+        token_request = _write_token_request(challenge, request, permission, credential)
+        response = await self._send(token_request)
         if response.status_code != 200:
             raise LookupFailedError(
-                f"{request.name}: {asked.server.authority} gives no token: it answered "
-                f"{response.status_code}; are the credentials right?"
+                f"{request.name}: {token_request.server.authority} returned no token but HTTP "
+                f"{response.status_code}: check the credentials"
             )
-        return _read_token(response.content, asked.server.authority)
+        return _read_token(response.content, token_request.server.authority)
 
 
 def _write_basic(credential: RegistryCredential | None) -> str:
@@ -154,7 +154,7 @@ def _write_token_request(
 ) -> RegistryRequest:
     server, target = split_url(challenge.realm, request.name, request.server)
     _check_realm(server, request)
-    # Whatever the registry proposes: no more than what is to be done, in this repository.
+    # Regardless of the registry's proposal: only the needed access to this repository.
     scope = f"repository:{permission.repository.path}:{permission.actions}"
     words = {"service": challenge.service, "scope": scope}
     name = f"{request.name}: a token of {server.authority}"
@@ -173,14 +173,14 @@ def _write_token_request(
 
 
 def _check_realm(server: RegistryServer, request: RegistryRequest) -> None:
-    """Passwords and tokens do not travel in the clear where the registry itself does not."""
+    """Do not send passwords and tokens unencrypted, unless the registry itself has no TLS."""
     registry = request.server
     if server.is_secure or (server.host == registry.host and not registry.is_secure):
         return
     if is_loopback(server.host) and is_loopback(registry.host):
         return
     raise LookupFailedError(
-        f"{request.name}: the registry wants a token of {server.authority} without HTTPS"
+        f"{request.name}: the registry requires a token of {server.authority} without HTTPS"
     )
 
 
@@ -190,12 +190,12 @@ def _read_token(content: bytes, authority: str) -> tuple[str, float]:
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict):
-        raise LookupFailedError(f"{authority} answered no token")
+        raise LookupFailedError(f"{authority} returned no token")
     token = found.get("token") or found.get("access_token")
     if not isinstance(token, str) or not token.isascii() or not token.isprintable():
-        raise LookupFailedError(f"{authority} answered no token")
+        raise LookupFailedError(f"{authority} returned no token")
     seconds = found.get("expires_in")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
         seconds = _USUAL_SECONDS
-    # A little less: the answer was under way, and the question will be.
+    # A little less than its lifetime, for the latency of both requests.
     return token, min(seconds, _LONGEST_SECONDS) * 0.9

@@ -1,4 +1,4 @@
-"""Questions to registries over HTTP: manifests, blobs and referrers of one repository."""
+"""HTTP requests to registries: manifests, blobs and referrers of one repository."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ from lictor.images.repository_name import (
 )
 from lictor.images.settings import RegistrySettings
 from lictor.images.transport import RegistryRequest, Transport, split_url
-from lictor.images.waiting import SharedQuestions
+from lictor.images.waiting import SharedRequests
 
 T = TypeVar("T")
 
@@ -48,17 +48,17 @@ _CODES = (
 )  # fmt: skip
 
 _MOST_PAGES = 20
-# What a registry has to say to something that was sent to it.
+# The size limit for responses to an upload.
 _MOST_SAID = 64 * 1024
 _LOGINS = 16
 _MOST_SCHEMES = 1024
 _REFUSED = frozenset((401, 403))
-# What registries without the referrers API say to a question for it.
+# The statuses of registries without the referrers API.
 _NO_REFERRERS = frozenset((400, 404, 405, 406))
 
 
-class _Question(msgspec.Struct, frozen=True):
-    """A GET of one path of a repository; with a body, what is to be written there."""
+class _RepositoryRequest(msgspec.Struct, frozen=True):
+    """A request for one path of a repository; with a body, an upload."""
 
     repository: Repository
     path: str
@@ -81,17 +81,17 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 class RegistryClient:
-    """Asks registries. Belongs to one event loop."""
+    """A client of registries. Belongs to one event loop."""
 
     def __init__(self, settings: RegistrySettings, keychain: Keychain) -> None:
         self._settings = settings
         self._keychain = keychain
         self._transport = Transport(settings)
         self._authorizer = Authorizer(self._transport.send)
-        # Apart from the threads that resolve names: a slow helper must not hold those.
+        # Separate from the threads that resolve names: a slow helper must not block those.
         self._logins = ThreadPoolExecutor(_LOGINS, "registry-logins")
-        self.shared = SharedQuestions(settings.question_seconds)
-        # How registries are spoken to that may do without TLS, once one of both ways has worked.
+        self.shared = SharedRequests(settings.question_seconds)
+        # Whether registries that may lack TLS use it, once one of both has worked.
         self._known: dict[RegistryServer, RegistryServer] = {}
 
     def close(self) -> None:
@@ -109,8 +109,10 @@ class RegistryClient:
         self, repository: Repository, tag_or_digest: str, access: RegistryAccess
     ) -> ImageManifest:
         most = self._settings.manifest_bytes
-        question = _Question(repository, f"manifests/{tag_or_digest}", access, ACCEPTED, most)
-        return read_manifest(await self._get(question), tag_or_digest, question.name)
+        wanted = _RepositoryRequest(
+            repository, f"manifests/{tag_or_digest}", access, ACCEPTED, most
+        )
+        return read_manifest(await self._get(wanted), tag_or_digest, wanted.name)
 
     async def fetch_blob(
         self, repository: Repository, digest: str, access: RegistryAccess
@@ -123,9 +125,9 @@ class RegistryClient:
         self, repository: Repository, digest: str, access: RegistryAccess
     ) -> bytes:
         most = self._settings.blob_bytes
-        question = _Question(repository, f"blobs/{digest}", access, most_bytes=most)
-        content = await self._get(question)
-        check_digest(content, digest, question.name)
+        wanted = _RepositoryRequest(repository, f"blobs/{digest}", access, most_bytes=most)
+        content = await self._get(wanted)
+        check_digest(content, digest, wanted.name)
         return content
 
     async def fetch_referrers(
@@ -134,7 +136,7 @@ class RegistryClient:
         async def fetch(source: Repository) -> tuple[Descriptor, ...]:
             found = await self._fetch_referrers(source, digest, access)
             if not found and source is not repository:
-                # A mirror may know the image and not its signatures.
+                # A mirror may have the image but not its signatures.
                 raise ImageNotFoundError(f"{source.text} has no referrers of {digest}")
             return found
 
@@ -144,21 +146,21 @@ class RegistryClient:
         self, repository: Repository, digest: str, access: RegistryAccess
     ) -> tuple[Descriptor, ...]:
         most = self._settings.manifest_bytes
-        question = _Question(repository, f"referrers/{digest}", access, OCI_INDEX, most)
-        response = await self._send(question)
+        wanted = _RepositoryRequest(repository, f"referrers/{digest}", access, OCI_INDEX, most)
+        response = await self._send(wanted)
         if response.status_code in _NO_REFERRERS:
             return await self._find_by_tag(repository, digest, access)
         found: list[Descriptor] = []
         for _ in range(_MOST_PAGES):
-            _check_answer(response, question.name)
-            found += read_descriptors(response.content, question.name)
+            _check_answer(response, wanted.name)
+            found += read_descriptors(response.content, wanted.name)
             if len(found) > MOST_DESCRIPTORS:
                 break
-            following = _find_next_page(response, question)
+            following = _find_next_page(response, wanted)
             if following is None:
                 return tuple(found)
             response = await self._send(following)
-        raise LookupFailedError(f"{question.name}: more than {MOST_DESCRIPTORS} referrers")
+        raise LookupFailedError(f"{wanted.name}: more than {MOST_DESCRIPTORS} referrers")
 
     async def _find_by_tag(
         self, repository: Repository, digest: str, access: RegistryAccess
@@ -171,7 +173,7 @@ class RegistryClient:
         return read_descriptors(index.content, f"{repository.text}:{tag}")
 
     async def fetch_url(self, url: str, namespace: str) -> ClientResponse:
-        """A GET of what is no registry, as the user in the URL; `namespace`: of who names it."""
+        """A GET of a URL, with the user in the URL; `namespace`: of the policy that names it."""
         server, target = _read_url(url, namespace)
         login = read_userinfo(url)
         most = self._settings.manifest_bytes
@@ -179,12 +181,12 @@ class RegistryClient:
         return await self._exchange(request)
 
     async def fetch_file(self, url: str, namespace: str) -> bytes:
-        """What a URL leads to, without credentials; hosts that may do without TLS are tried so."""
+        """Fetch a URL without credentials; hosts that may lack TLS are tried without it."""
         server, target = _read_url(url, namespace)
         is_insecure = self._settings.is_insecure(server.authority)
         if not server.is_secure and not is_insecure:
             raise LookupFailedError(
-                f"{url}: plain HTTP is not spoken with {server.authority}: write https://, or name "
+                f"{url}: plain HTTP is not allowed for {server.authority}: use https://, or add "
                 "it in insecure_sources"
             )
 
@@ -205,33 +207,33 @@ class RegistryClient:
     async def push_blob(
         self, repository: Repository, content: bytes, access: RegistryAccess
     ) -> None:
-        """Write a blob in one piece: the way of sending that every registry understands."""
-        begin = _Question(repository, "blobs/uploads/", access, method="POST", body=b"")
+        """Upload a blob in one request, which every registry supports."""
+        begin = _RepositoryRequest(repository, "blobs/uploads/", access, method="POST", body=b"")
         response = await self._send(begin)
         if response.status_code != 202:
             _refuse_upload(response, begin)
         path = _find_upload(response, begin) + f"digest={quote(compute_digest(content))}"
-        question = replace(begin, path=path, method="PUT", body=content)
-        response = await self._send(question)
+        wanted = replace(begin, path=path, method="PUT", body=content)
+        response = await self._send(wanted)
         if response.status_code not in (201, 202, 204):
-            _refuse_upload(response, question)
+            _refuse_upload(response, wanted)
 
     async def push_manifest(
         self, repository: Repository, tag_or_digest: str, content: bytes, access: RegistryAccess
     ) -> None:
-        """Write a manifest whose blobs are there."""
+        """Upload a manifest whose blobs exist."""
         path = f"manifests/{tag_or_digest}"
-        question = _Question(
+        wanted = _RepositoryRequest(
             repository, path, access, method="PUT", body=content, content_type=OCI_MANIFEST
         )
-        response = await self._send(question)
+        response = await self._send(wanted)
         if response.status_code not in (201, 202):
-            _refuse_upload(response, question)
+            _refuse_upload(response, wanted)
 
     async def _try_mirrors(
         self, repository: Repository, fetch: Callable[[Repository], Coroutine[None, None, T]]
     ) -> T:
-        """What the mirrors have, or else the registry itself."""
+        """The response of a mirror, otherwise of the registry itself."""
         for registry, mirror in self._settings.mirrors:
             if registry == repository.registry:
                 path = f"{mirror.path}/{repository.path}" if mirror.path else repository.path
@@ -239,24 +241,24 @@ class RegistryClient:
                     return await fetch(Repository(mirror.registry, path))
         return await fetch(repository)
 
-    async def _get(self, question: _Question) -> bytes:
-        response = await self._send(question)
-        _check_answer(response, question.name)
+    async def _get(self, wanted: _RepositoryRequest) -> bytes:
+        response = await self._send(wanted)
+        _check_answer(response, wanted.name)
         return response.content
 
-    async def _send(self, question: _Question) -> ClientResponse:
-        """The answer, whatever its status."""
-        first, *others = self._list_servers(question)
+    async def _send(self, wanted: _RepositoryRequest) -> ClientResponse:
+        """The response, of any status."""
+        first, *others = self._list_servers(wanted)
         if not others:
-            return await self._send_to(first, question)
+            return await self._send_to(first, wanted)
         known = self._known.get(first)
         if known is not None:
-            return await self._send_to(known, question)
-        return await self._find_out(first, others[0], partial(self._send_to, question=question))
+            return await self._send_to(known, wanted)
+        return await self._find_out(first, others[0], partial(self._send_to, wanted=wanted))
 
-    def _list_servers(self, question: _Question) -> list[RegistryServer]:
-        """The server, and where TLS is not a must, the other way to speak with it."""
-        registry, access = question.repository.registry, question.access
+    def _list_servers(self, wanted: _RepositoryRequest) -> list[RegistryServer]:
+        """The server, and if TLS is optional, the alternative without it."""
+        registry, access = wanted.repository.registry, wanted.access
         host, port = split_host(registry)
         is_insecure = access.allow_insecure or self._settings.is_insecure(registry)
         secure = RegistryServer(
@@ -273,11 +275,11 @@ class RegistryClient:
         other: RegistryServer,
         send: Callable[[RegistryServer], Awaitable[ClientResponse]],
     ) -> ClientResponse:
-        """Try both ways to speak with a server, and remember which it was."""
+        """Try both with and without TLS, and remember which worked."""
         chosen = first
         try:
             response = await send(first)
-            # What a server with TLS says to one who speaks without.
+            # The response of a TLS server to a plain HTTP request.
             is_wrong = response.status_code == 400 and not first.is_secure
         except LookupFailedError as error:
             cause = error.__cause__
@@ -293,22 +295,22 @@ class RegistryClient:
         self._known[first] = chosen
         return response
 
-    async def _send_to(self, server: RegistryServer, question: _Question) -> ClientResponse:
-        repository, access = question.repository, question.access
-        actions = PULL if question.method == "GET" else PUSH
+    async def _send_to(self, server: RegistryServer, wanted: _RepositoryRequest) -> ClientResponse:
+        repository, access = wanted.repository, wanted.access
+        actions = PULL if wanted.method == "GET" else PUSH
         permission = RegistryPermission(server, repository, access, actions)
         known = self._authorizer.recall(permission)
         request = RegistryRequest(
             server,
-            question.target,
-            question.name,
-            accept=question.accept,
+            wanted.target,
+            wanted.name,
+            accept=wanted.accept,
             authorization=known,
-            most_bytes=question.most_bytes,
-            method=question.method,
-            body=question.body,
-            content_type=question.content_type,
-            is_repeatable=question.method == "GET",
+            most_bytes=wanted.most_bytes,
+            method=wanted.method,
+            body=wanted.body,
+            content_type=wanted.content_type,
+            is_repeatable=wanted.method == "GET",
         )
         response = await self._exchange(request)
         challenge = response.headers.get("www-authenticate", "")
@@ -319,19 +321,19 @@ class RegistryClient:
         try:
             header = await self._authorizer.meet(challenge, request, permission, credential)
         except LookupFailedError as error:
-            raise LookupFailedError(f"{question.name}: {problem}" if problem else error) from error
+            raise LookupFailedError(f"{wanted.name}: {problem}" if problem else error) from error
         if header and header != known:
             request = replace(request, authorization=header)
             response = await self._exchange(request)
         if problem and response.status_code in _REFUSED:
-            raise LookupFailedError(f"{question.name}: {problem}")
+            raise LookupFailedError(f"{wanted.name}: {problem}")
         return response
 
     async def _find_credential(
         self, repository: Repository, access: RegistryAccess
     ) -> tuple[RegistryCredential | None, str]:
-        """A credential, and why none could be had: what everyone may read is read all the same."""
-        # Files are read, programs run, and Secrets asked for: not on this thread.
+        """A credential, and why there is none: public content can be read anyway."""
+        # Reads files, runs programs, reads Secrets: not on this thread.
         loop = asyncio.get_running_loop()
         try:
             found = await loop.run_in_executor(
@@ -370,7 +372,9 @@ def _read_url(url: str, namespace: str) -> tuple[RegistryServer, str]:
     return split_url(url, url, RegistryServer("", 0, chooser=chooser))
 
 
-def _find_next_page(response: ClientResponse, first: _Question) -> _Question | None:
+def _find_next_page(
+    response: ClientResponse, first: _RepositoryRequest
+) -> _RepositoryRequest | None:
     link = response.headers.get("link", "")
     if 'rel="next"' not in link and "rel=next" not in link:
         return None
@@ -380,10 +384,10 @@ def _find_next_page(response: ClientResponse, first: _Question) -> _Question | N
     return replace(first, path=f"{first.path}?{query}")
 
 
-def _find_upload(response: ClientResponse, question: _Question) -> str:
-    """The path, with the beginning of a query, at which the registry awaits a blob."""
+def _find_upload(response: ClientResponse, wanted: _RepositoryRequest) -> str:
+    """The upload path, with the start of a query."""
     location = response.headers.get("location", "")
-    base = f"https://{question.repository.registry}{question.target}"
+    base = f"https://{wanted.repository.registry}{wanted.target}"
     try:
         parts = urlsplit(urljoin(base, location)) if location else urlsplit("")
         is_same = parts.hostname == urlsplit(base).hostname
@@ -391,16 +395,16 @@ def _find_upload(response: ClientResponse, question: _Question) -> str:
         is_same = False
     if not is_same:
         raise LookupFailedError(
-            f"{question.name}: the registry wants the content to be sent to {location[:200]!r}"
+            f"{wanted.name}: the registry redirects the upload to {location[:200]!r}"
         )
     return f"{parts.path}?{parts.query}&" if parts.query else f"{parts.path}?"
 
 
-def _refuse_upload(response: ClientResponse, question: _Question) -> NoReturn:
+def _refuse_upload(response: ClientResponse, wanted: _RepositoryRequest) -> NoReturn:
     status = response.status_code
-    message = f"{question.name}: the registry did not take it: {status} {_quote(response)}"
+    message = f"{wanted.name}: the registry refused the upload: HTTP {status} {_quote(response)}"
     if status in _REFUSED:
-        message += "; are the credentials of `docker login` those of someone who may write there?"
+        message += "; log in with `docker login` as a user with write access"
     raise LookupFailedError(message)
 
 
@@ -409,20 +413,20 @@ def _quote(response: ClientResponse) -> str:
 
 
 def _find_codes(response: ClientResponse) -> str:
-    """The codes of the OCI specification that an answer names, and no other text of it."""
+    """The error codes of the OCI specification in a response, and no other text of it."""
     found = sorted(code for code in _CODES if code.encode() in response.content[:4096])
     return f" ({', '.join(found)})" if found else ""
 
 
 def _check_answer(response: ClientResponse, name: str) -> None:
-    """LookupFailedError, or ImageNotFoundError, for what is no success."""
+    """Raises LookupFailedError, or ImageNotFoundError, unless the request succeeded."""
     status = response.status_code
     if status == 200:
         return
-    # Without the body: who chose the address could read there what is meant for lictor only.
-    message = f"{name}: the registry answered {status}{_find_codes(response)}"
+    # Without the body: the author of the address could read what is meant for lictor only.
+    message = f"{name}: the registry returned HTTP {status}{_find_codes(response)}"
     if status == 404:
-        raise ImageNotFoundError(message)
+        raise ImageNotFoundError(f"{name} not found: the registry returned HTTP 404")
     if status in _REFUSED:
         message += (
             "; credentials come from imageRegistryCredentials, --imagePullSecrets or `docker login`"

@@ -1,4 +1,4 @@
-"""Credentials of Amazon's, Azure's and Google's registries, from what a Pod is given there."""
+"""Credentials of Amazon's, Azure's and Google's registries, from a Pod's cloud identity."""
 
 import hashlib
 import hmac
@@ -26,7 +26,7 @@ _KEPT_SECONDS = 300.0
 _MOST_KEPT = 256
 _MOST_BYTES = 1024 * 1024
 _FORM = {"content-type": "application/x-www-form-urlencoded"}
-# Of a region's form only: `s3` is another service, whose hosts anyone can have.
+# Only the form of a region: `s3` is another service, whose host names anyone can get.
 _REGION = r"[a-z]{2}(?:-[a-z]+)+-[0-9]{1,2}"
 _ECR = re.compile(
     rf"[0-9]+\.dkr\.ecr(?P<fips>-fips)?\.(?P<region>{_REGION})\.(?P<domain>amazonaws\.com(?:\.cn)?)"
@@ -37,22 +37,22 @@ _AZURE_USER = "00000000-0000-0000-0000-000000000000"
 
 
 class CloudRequest(msgspec.Struct, frozen=True):
-    """A request to a service of a cloud."""
+    """A request to a cloud service."""
 
     method: str
     url: str
     headers: Mapping[str, str] = {}
     body: bytes = b""
-    # Of this machine's own metadata service, as its environment names it?
+    # Whether it is this machine's metadata service, from its environment.
     is_metadata: bool = False
 
 
-# Sends a request; the answer is a status and a body. OSError where there is none.
+# Sends a request; returns status and body. Raises OSError without a response.
 Call: TypeAlias = Callable[[CloudRequest], tuple[int, bytes]]
 
 
 class CloudLogin(msgspec.Struct, frozen=True):
-    """Name and password for a registry, or a token to be exchanged."""
+    """Name and password for a registry, or a token to exchange."""
 
     username: str = ""
     password: str = ""
@@ -64,16 +64,16 @@ class CloudLogin(msgspec.Struct, frozen=True):
 
 
 class CloudProviders:
-    """Asks the clouds; for any thread."""
+    """Requests credentials from clouds; thread-safe."""
 
     def __init__(self, environment: Mapping[str, str], call: "Call | None" = None) -> None:
         self._environment = environment
         self._call = call or send
-        # A cloud that is not ours gives nothing each time, and takes its time for it.
+        # Another cloud's metadata service fails each time, and takes long to do so.
         self._kept: dict[tuple[str, str], tuple[float, CloudLogin | LookupFailedError | None]] = {}
 
     def find(self, provider: str, registry: str) -> CloudLogin | None:
-        """What a provider has for a registry; None where the registry is none of its own."""
+        """The login of a provider for a registry; None if it is another provider's registry."""
         until, found = self._kept.get((provider, registry), (0.0, None))
         if time.monotonic() >= until:
             try:
@@ -91,20 +91,20 @@ class CloudProviders:
         ask = {"amazon": self._ask_amazon, "azure": self._ask_azure, "google": self._ask_google}
         if provider not in ask:
             raise LookupFailedError(
-                f"unknown credential provider {provider!r}: choose of default, amazon, azure, "
-                "google and github"
+                f"unknown credential provider {provider!r}: expected default, amazon, azure, "
+                "google or github"
             )
         try:
             return ask[provider](registry)
         except (LookupFailedError, OSError, KeyError) as error:
             reason = f"{error.args[0]} is not set" if isinstance(error, KeyError) else str(error)
             raise LookupFailedError(
-                f"{registry} wants credentials, and {provider} gives none: {reason}; name a Secret "
+                f"no credentials for {registry} from {provider}: {reason}; set a Secret "
                 "in imageRegistryCredentials.secrets or --imagePullSecrets, or put a credential "
                 f"helper ({_HELPERS[provider]}) into Docker's configuration"
             ) from error
 
-    # --- Google: whoever runs the Pod
+    # --- Google: the Pod's identity
 
     def _ask_google(self, registry: str) -> CloudLogin | None:
         if not _GCR.fullmatch(registry):
@@ -156,9 +156,9 @@ class CloudProviders:
         return _read_ecr(answer)
 
     def find_keys(self, region: str) -> "AmazonKeys":
-        """Those in the environment, or those that the Pod's identity is given.
+        """The keys from the environment, or from the Pod's identity.
 
-        KeyError where the environment names neither, LookupFailedError or OSError where it gives
+        Raises KeyError if the environment has neither, LookupFailedError or OSError if there are
         none.
         """
         environment = self._environment
@@ -197,7 +197,7 @@ class CloudProviders:
             found = found.get(key) if isinstance(found, dict) else None
         keys = found.get("Credentials") if isinstance(found, dict) else None
         if not isinstance(keys, dict):
-            raise LookupFailedError("the token service answered no keys")
+            raise LookupFailedError("the token service returned no keys")
         return AmazonKeys(
             _text(keys, "AccessKeyId"), _text(keys, "SecretAccessKey"), _text(keys, "SessionToken")
         )
@@ -215,7 +215,7 @@ class CloudProviders:
         except orjson.JSONDecodeError:
             found = None
         if not isinstance(found, dict):
-            raise LookupFailedError(f"{host} answered {status} without credentials")
+            raise LookupFailedError(f"{host} returned HTTP {status} without credentials")
         return found
 
 
@@ -245,7 +245,7 @@ def send(request: CloudRequest) -> tuple[int, bytes]:
         answer = connection.getresponse()
         return answer.status, answer.read(_MOST_BYTES)
     except HTTPException as error:
-        raise OSError(f"{url.netloc} answered no HTTP") from error
+        raise OSError(f"{url.netloc} did not answer with HTTP") from error
     finally:
         connection.close()
 
@@ -257,7 +257,7 @@ def _read(path: str) -> str:
 def _text(found: JsonObject, key: str) -> str:
     value = found.get(key)
     if not isinstance(value, str) or not value:
-        raise LookupFailedError(f"the answer has no {key}")
+        raise LookupFailedError(f"the response has no {key}")
     return value
 
 
@@ -271,7 +271,7 @@ def _read_ecr(answer: JsonObject) -> CloudLogin:
         pair = ""
     username, colon, password = pair.partition(":")
     if not colon:
-        raise LookupFailedError("Amazon answered no token")
+        raise LookupFailedError("Amazon returned no token")
     return CloudLogin(username, password)
 
 
@@ -279,7 +279,7 @@ def _read_ecr(answer: JsonObject) -> CloudLogin:
 
 
 class AmazonKeys(msgspec.Struct, frozen=True):
-    """With what requests to Amazon are signed."""
+    """The keys that sign requests to Amazon."""
 
     identifier: str
     secret: str
@@ -293,7 +293,7 @@ class AmazonKeys(msgspec.Struct, frozen=True):
 def sign(
     request: CloudRequest, keys: AmazonKeys, region: str, service: str, now: datetime
 ) -> CloudRequest:
-    """The request, with a header that proves who sends it."""
+    """The request with a signature header."""
     moment = now.strftime("%Y%m%dT%H%M%SZ")
     headers = {**request.headers, "host": urlsplit(request.url).netloc, "x-amz-date": moment}
     if keys.session:
@@ -325,6 +325,6 @@ def sign(
 
 
 def _sort_query(query: str) -> str:
-    """As signatures want it: sorted, and with `=` after a name without a value."""
+    """Sorted for signing, with `=` after a name without a value."""
     pairs = (pair.partition("=") for pair in query.split("&") if pair)
     return "&".join(f"{name}={value}" for name, _, value in sorted(pairs))

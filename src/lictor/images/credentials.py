@@ -1,4 +1,4 @@
-"""Whose name and password does a registry get? Files, Secrets, helper programs and providers."""
+"""Finds registry credentials: from files, Secrets, helper programs and cloud providers."""
 
 import os
 import re
@@ -25,22 +25,22 @@ from lictor.images.repository_name import HUB, Repository
 _HUB_KEYS = ("docker.io", "index.docker.io", "registry-1.docker.io")
 _HUB_SERVER = "https://index.docker.io/v1/"
 _HELPER = re.compile(r"[A-Za-z0-9._-]{1,64}")
-# What a helper, a Secret or a file said counts for so long.
+# How long responses of helpers, Secrets and files are cached.
 _KEPT_SECONDS = 60.0
 _MOST_KEPT = 1000
 _MOST_BYTES = 1024 * 1024
-# Helpers say this for a token that is exchanged for others.
+# The user name of helpers for a token that is exchanged for others.
 _TOKEN_USER = "<token>"  # noqa: S105
 
 
 class RegistryCredential(msgspec.Struct, frozen=True):
-    """What a registry, or who makes tokens for it, is shown."""
+    """The credential for a registry, or for its token service."""
 
     username: str = ""
     password: str = ""
-    # Exchanged for tokens, in the place of name and password.
+    # Exchanged for tokens, instead of name and password.
     identity_token: str = ""
-    # Shown as it is.
+    # Sent as it is.
     registry_token: str = ""
 
     def __repr__(self) -> str:
@@ -53,23 +53,23 @@ ReadSecret: TypeAlias = Callable[[str, str], bytes]
 
 
 class CredentialSources(msgspec.Struct, frozen=True):
-    """Where credentials may come from."""
+    """The possible sources of credentials."""
 
-    # None where there is no cluster: then Secrets that a policy names are passed over.
+    # None without a cluster: then Secrets that a policy names are skipped.
     read_secret: ReadSecret | None = None
-    # The namespace of the Secrets that policies without one name.
+    # The namespace of Secrets that cluster-wide policies name.
     namespace: str = ""
-    # For policies that name nothing themselves: Secrets, and providers.
+    # For policies that name none: Secrets and providers.
     secrets: tuple[str, ...] = ()
     providers: tuple[str, ...] = ("default", "github")
-    # Do these count for policies of namespaces, too? They do for those of one policy server.
+    # Whether these apply to namespaced policies too: they do for those of one policy server.
     lends_to_namespaces: bool = False
     helper_seconds: float = 10.0
     environment: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
 
 
 class Keychain:
-    """Finds credentials; for any thread, as files are read and programs run."""
+    """Finds credentials; thread-safe, as it reads files and runs programs."""
 
     def __init__(self, sources: CredentialSources) -> None:
         self._sources = sources
@@ -84,7 +84,7 @@ class Keychain:
         self._helper_locks: dict[tuple[str, str], threading.Lock] = {}
 
     def find(self, repository: Repository, access: RegistryAccess) -> RegistryCredential | None:
-        """The credential for a repository; None where it is asked without one."""
+        """The credential for a repository; None for anonymous access."""
         key = repository, access
         with self._lock:
             until, found = self._kept.get(key, (0.0, None))
@@ -112,22 +112,22 @@ class Keychain:
         if self._sources.read_secret is None:
             return
         if access.namespace and (access.secrets or not self._sources.lends_to_namespaces):
-            # Never others': whoever writes a policy in a namespace reads the Secrets there, if any.
+            # Never those of others: a namespaced policy uses only the Secrets of its namespace.
             yield from ((access.namespace, name) for name in access.secrets)
             return
         names = access.secrets or (() if access.providers else self._sources.secrets)
         for name in names:
             namespace, slash, plain = name.rpartition("/")
-            # Only the administrator's own flags may name a namespace.
+            # Only the administrator's flags may name a namespace.
             is_ours = not access.secrets and bool(slash)
             yield (namespace if is_ours else self._sources.namespace), plain if is_ours else name
 
     def _list_providers(self, access: RegistryAccess) -> tuple[str, ...]:
         if self._sources.read_secret is None:
-            # At somebody's own desk it is their own configuration that counts.
+            # On a user's machine, their own configuration applies.
             return ("default", *access.providers, "github")
         if access.namespace:
-            # Lictor's own rights are not those of whoever may write policies in a namespace.
+            # Lictor's credentials are not for the authors of namespaced policies.
             return ()
         if access.secrets or access.providers:
             return access.providers
@@ -170,7 +170,7 @@ class Keychain:
         return _search_auths(config, repository)
 
     def _ask_helper(self, helper: str, registry: str) -> RegistryCredential | None:
-        """One answer counts for all repositories of a registry; those who ask meanwhile wait."""
+        """The result is cached for all repositories of a registry; concurrent callers wait."""
         with self._lock:
             lock = self._helper_locks.setdefault((helper, registry), threading.Lock())
             if len(self._helper_locks) > _MOST_KEPT:
@@ -214,13 +214,13 @@ def _read_config(content: bytes, what: str) -> JsonObject:
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict):
-        # Without what the parser says: it may quote a password.
-        raise LookupFailedError(f"{what} holds no configuration of Docker (.dockerconfigjson)")
+        # Without the parser's message: it may quote a password.
+        raise LookupFailedError(f"{what} has no Docker configuration (.dockerconfigjson)")
     return found
 
 
 def _search_auths(config: JsonObject, repository: Repository) -> RegistryCredential | None:
-    """The entry that fits best: that with the longest path."""
+    """The best match: the entry with the longest path."""
     auths = config.get("auths")
     if not isinstance(auths, dict):
         return None
@@ -234,7 +234,7 @@ def _search_auths(config: JsonObject, repository: Repository) -> RegistryCredent
 
 
 def _rank(key: str, repository: Repository) -> int:
-    """How well a key fits; 0 where it does not. An exact host counts more than a wildcard."""
+    """The rank of a key; 0 if it does not match. An exact host ranks above a wildcard."""
     text = key.partition("://")[2] if "://" in key else key
     host, _, path = text.partition("/")
     path = path.strip("/")
@@ -253,7 +253,7 @@ def _names_of(registry: str) -> tuple[str, ...]:
 
 
 def _fits_wildcard(pattern: str, registry: str) -> bool:
-    """`*.example.com`, part by part, as kubelet takes it."""
+    """`*.example.com`, part by part, as in kubelet."""
     if "*" not in pattern:
         return False
     wanted, host = pattern.split("."), registry.split(".")
@@ -312,9 +312,9 @@ def _list_servers(registry: str) -> Iterable[str]:
 def _run_helper(
     helper: str, registry: str, sources: CredentialSources
 ) -> RegistryCredential | None:
-    """What `docker-credential-HELPER get` says."""
+    """The result of `docker-credential-HELPER get`."""
     if not _HELPER.fullmatch(helper):
-        raise LookupFailedError(f"{helper[:80]!r} is no name of a credential helper")
+        raise LookupFailedError(f"{helper[:80]!r} is not a valid name of a credential helper")
     program = f"docker-credential-{helper}"
     server = _HUB_SERVER if registry == HUB else registry
     try:
@@ -328,11 +328,11 @@ def _run_helper(
         )
     except FileNotFoundError:
         raise LookupFailedError(
-            f"Docker's configuration wants {program} for {registry}: it is not installed"
+            f"Docker's configuration requires {program} for {registry}, which is not installed"
         ) from None
     except subprocess.TimeoutExpired:
         raise LookupFailedError(
-            f"{program} gave no answer within {sources.helper_seconds:g} s"
+            f"{program} did not answer within {sources.helper_seconds:g} s"
         ) from None
     except OSError as error:
         raise LookupFailedError(f"{program} cannot be run: {error}") from error
@@ -353,7 +353,7 @@ def _read_helper(
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict) or not _text(found.get("Secret")):
-        raise LookupFailedError(f"{program} answered no credentials")
+        raise LookupFailedError(f"{program} returned no credentials")
     username, secret = _text(found.get("Username")), _text(found["Secret"])
     if username == _TOKEN_USER:
         return RegistryCredential(identity_token=secret)

@@ -1,4 +1,4 @@
-"""How a connection to a registry is made: who chose it, proxies, TLS."""
+"""Opens connections to registries: address rules, proxies, TLS."""
 
 import asyncio
 import contextlib
@@ -27,15 +27,15 @@ from lictor.images.pool import RegistryServer
 from lictor.images.repository_name import is_loopback
 from lictor.images.settings import RegistrySettings
 
-# A name is resolved once for the connections that are made in one go.
+# A name is resolved once for concurrent connections.
 _NAME_SECONDS = 10.0
 _MOST_NAMES = 1024
-# Behind a proxy, names may have no addresses here, and nobody who says so.
+# Behind a proxy, names may not be resolvable here.
 _PROXY_NAME_SECONDS = 2.0
 
 
 class Proxy(msgspec.Struct, frozen=True):
-    """An HTTP proxy; `authorization` is what its header of that name wants."""
+    """An HTTP proxy; `authorization` is the value of its header."""
 
     host: str
     port: int
@@ -43,7 +43,7 @@ class Proxy(msgspec.Struct, frozen=True):
 
 
 class ProxyChoice:
-    """Which proxy leads to a host? HTTP_PROXY, HTTPS_PROXY and NO_PROXY, read once."""
+    """The proxy for a host, from HTTP_PROXY, HTTPS_PROXY and NO_PROXY, read once."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._secure = _read(environment, "https_proxy")
@@ -55,7 +55,7 @@ class ProxyChoice:
         ]
 
     def find(self, host: str, port: int, *, is_secure: bool) -> Proxy | None:
-        """The proxy on the way to a host; None where there is none."""
+        """The proxy for a host; None for a direct connection."""
         url = self._secure if is_secure else self._plain
         if not url or is_loopback(host) or self._is_exempt(host.lower(), port):
             return None
@@ -98,13 +98,13 @@ def _parse_proxy(url: str) -> Proxy:
     except ValueError:
         parts, port = urlsplit(""), 0
     if parts.scheme != "http" or not parts.hostname:
-        # Not shown: it may hold a password.
+        # Not shown: it may contain a password.
         raise LookupFailedError("HTTP_PROXY and HTTPS_PROXY must be http://HOST:PORT")
     return Proxy(parts.hostname, port, read_userinfo(parts.geturl()))
 
 
 def read_userinfo(url: str) -> str:
-    """The header for the user and password in a URL; empty for none."""
+    """The header for the user and password in a URL; empty if there are none."""
     parts = urlsplit(url)
     if parts.username is None:
         return ""
@@ -113,7 +113,7 @@ def read_userinfo(url: str) -> str:
 
 
 class Dialer:
-    """Makes connections. Belongs to one event loop."""
+    """Opens connections. Belongs to one event loop."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
@@ -128,7 +128,7 @@ class Dialer:
         return self._proxies.find(server.host, server.port, is_secure=server.is_secure)
 
     async def dial(self, server: RegistryServer) -> ClientConnection:
-        """A connection; BlockedAddressError where none may be made, OSError where none can."""
+        """Connect; raises BlockedAddressError if it is not allowed, OSError if it fails."""
         try:
             proxy = self.find_proxy(server)
             if proxy is not None:
@@ -161,7 +161,7 @@ class Dialer:
         until, task = self._names.get(key, (0.0, None))
         if task is None or time.monotonic() > until or (task.done() and task.exception()):
             task = asyncio.create_task(resolve(host, port))
-            # Looked at, so that nobody is told of it where all who asked have given up.
+            # Retrieve the exception: it is not logged if all callers have given up.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._names[key] = time.monotonic() + _NAME_SECONDS, task
             if len(self._names) > _MOST_NAMES:
@@ -169,7 +169,7 @@ class Dialer:
         return await asyncio.shield(task)
 
     async def _dial_proxy(self, server: RegistryServer, proxy: Proxy) -> ClientConnection:
-        """Through a proxy, which resolves names by itself: what has an address here is checked."""
+        """Through a proxy, which resolves names itself: addresses known here are checked."""
         target = self._find_destination(server, None)
         with contextlib.suppress(UnknownHostError, TimeoutError):
             async with asyncio.timeout(_PROXY_NAME_SECONDS):
@@ -218,7 +218,7 @@ async def open_tunnel(
     proxy: Proxy,
     context: ssl.SSLContext,
 ) -> None:
-    """Ask a proxy to pass everything on to a server (host and port) from now on, with TLS."""
+    """Open a tunnel through a proxy to a server (host and port), with TLS."""
     try:
         await _ask_proxy(reader, writer, server, proxy)
         await writer.start_tls(context, server_hostname=server[0])
@@ -243,8 +243,8 @@ async def _ask_proxy(
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-        raise OSError(f"the proxy {proxy.host}:{proxy.port} answered no HTTP") from error
+        raise OSError(f"the proxy {proxy.host}:{proxy.port} did not answer with HTTP") from error
     words = head.split(None, 2)
     if len(words) < 2 or words[1] != b"200":
-        said = head.partition(b"\r\n")[0][:100].decode(errors="replace")
-        raise OSError(f"the proxy {proxy.host}:{proxy.port} refused: {said}")
+        reply = head.partition(b"\r\n")[0][:100].decode(errors="replace")
+        raise OSError(f"the proxy {proxy.host}:{proxy.port} refused: {reply}")

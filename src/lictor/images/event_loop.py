@@ -1,7 +1,7 @@
-"""An event loop on a thread of its own, for whoever asks from threads without one.
+"""An event loop on a separate thread, for callers on threads without one.
 
-It begins at the first question of each process: a process that was forked has none of its parent's
-threads, and begins again.
+It starts with the first call in each process: a forked process has none of its parent's threads,
+and starts again.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from lictor.core.errors import LookupFailedError
 
 
 class Closable(Protocol):
-    """What has to be told that nobody will ask any more."""
+    """Has resources to release at the end."""
 
     def close(self) -> None: ...
 
@@ -26,18 +26,18 @@ class Closable(Protocol):
 State = TypeVar("State", bound=Closable)
 T = TypeVar("T")
 
-# Names are resolved on threads: a name server that does not answer must not hold them all.
+# Names are resolved on threads: a name server that does not answer must not block them all.
 _RESOLVERS = 64
 
 
 class _Running(msgspec.Struct, frozen=True):
     loop: asyncio.AbstractEventLoop
-    # Made on the loop's thread, and used there only.
+    # Created and used on the loop's thread only.
     state: Any
 
 
 class LoopThread(Generic[State]):
-    """Runs coroutines on its thread; `build` makes what they work with, once for each process."""
+    """Runs coroutines on its thread; `build` creates their context, once per process."""
 
     def __init__(self, name: str, build: Callable[[], State]) -> None:
         self._name = name
@@ -46,27 +46,27 @@ class LoopThread(Generic[State]):
         _threads.add(self)
 
     def forget(self) -> None:
-        """Begin anew: the thread belongs to another process, and so may the lock."""
+        """Start anew: the thread, and perhaps the lock, belongs to another process."""
         self._lock = threading.Lock()
         self._running: _Running | None = None
 
     def ask(
         self, name: str, work: Callable[[State], Coroutine[None, None, T]], seconds: float
     ) -> T:
-        """The answer of a coroutine; LookupFailedError where `name` gives none in time."""
+        """The result of a coroutine; raises LookupFailedError if `name` does not answer in time."""
         if asyncio._get_running_loop() is not None:  # noqa: SLF001  (documented, and raises nothing)
-            raise LookupFailedError("a registry cannot be asked on the thread of an event loop")
+            raise LookupFailedError("registries must not be called on the thread of an event loop")
         if seconds <= 0:
-            raise LookupFailedError(f"no time is left to ask {name}")
+            raise LookupFailedError(f"no time left to call {name}")
         running = self._running or self._start()
         future = asyncio.run_coroutine_threadsafe(work(running.state), running.loop)
         try:
             return future.result(seconds)
         except TimeoutError:
             future.cancel()
-            raise LookupFailedError(f"{name} gave no answer within {seconds:.1f} s") from None
+            raise LookupFailedError(f"{name} did not answer within {seconds:.1f} s") from None
         except CancelledError:
-            raise LookupFailedError(f"the question to {name} was given up") from None
+            raise LookupFailedError(f"the request to {name} was cancelled") from None
 
     def _start(self) -> _Running:
         with self._lock:
@@ -83,7 +83,7 @@ class LoopThread(Generic[State]):
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
-    # What was cancelled comes to its end, and transports let go of their sockets.
+    # Let cancelled tasks end, and transports close their sockets.
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
 

@@ -1,19 +1,19 @@
-"""What policies are told of an image: its names, manifest and configuration."""
+"""Image data for policies: names, manifest and configuration."""
 
 from lictor.core.errors import EvaluationError, LookupFailedError
-from lictor.core.lang.cel.library.images import parse_reference
+from lictor.core.lang.cel.library.net import parse_image
 from lictor.core.ports import ImageManifest, Registries, RegistryAccess
 from lictor.core.raw import Json, JsonObject
 from lictor.images.manifests import INDEX_TYPES, read_object
 
-# Of an image for several platforms, this one is described.
+# The platform that is described of a multi-platform image.
 _PLATFORM = ("linux", "amd64")
 
 
 def describe_image(registries: Registries, reference: str, access: RegistryAccess) -> JsonObject:
-    """The data of an image, under the names that context entries use."""
+    """The data of an image, with the names of context entries."""
     try:
-        parts = parse_reference(reference)
+        parts = parse_image(reference)
     except EvaluationError as error:
         raise LookupFailedError(f"bad image {reference[:256]!r}: {error}") from error
     repository = f"{parts.registry}/{parts.repository}"
@@ -44,11 +44,11 @@ def _read_image(manifest: ImageManifest, reference: str) -> JsonObject:
 
 
 def _choose(index: JsonObject, reference: str) -> str:
-    """The digest of the manifest for the platform that is described."""
+    """The digest of the manifest for the described platform."""
     listed = index.get("manifests")
     for entry in listed if isinstance(listed, list) else ():
         platform = entry.get("platform") if isinstance(entry, dict) else None
-        # An entry that names no platform is for all of them.
+        # An entry without a platform is for all of them.
         if platform is None or _names(platform) == _PLATFORM:
             return _read_digest(entry, reference)
     wanted = "/".join(_PLATFORM)

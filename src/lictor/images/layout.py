@@ -1,11 +1,11 @@
-"""A folder in the place of registries: an OCI image layout, as `crane` and `oras` write it."""
+"""A folder instead of registries: an OCI image layout, as `crane` and `oras` write it."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from lictor.core.errors import ImageNotFoundError, LookupFailedError, UsageError
+from lictor.core.errors import ImageNotFoundError, LookupFailedError, UsageError, describe_os_error
 from lictor.core.ports import Descriptor, ImageManifest, RegistryAccess
 from lictor.core.raw import JsonObject
 from lictor.images.manifests import read_descriptors, read_manifest, read_object
@@ -20,7 +20,7 @@ from lictor.images.settings import RegistrySettings
 from lictor.images.trust_roots import TrustRoots
 
 _REF_NAME = "org.opencontainers.image.ref.name"
-# What `cosign save` writes instead of names: one image, its signatures and its attestations.
+# What `cosign save` writes instead of names: one image, its signatures and attestations.
 _KIND = "kind"
 _SAVED = "dev.cosignproject.cosign/"
 _SAVED_TAGS = {"sigs": "sig", "atts": "att"}
@@ -28,18 +28,18 @@ _MOST_ENTRIES = 100_000
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """A manifest that index.json lists."""
+    """A manifest listed in index.json."""
 
     descriptor: Descriptor
-    # As written, without a tag, and in full; empty where only a tag is written, or nothing.
+    # As written, without a tag, and in full; empty if there is only a tag, or nothing.
     repository: str
     full_name: str
     tag: str
-    # The kind that cosign wrote.
+    # cosign's type of the entry.
     saved_as: str = ""
 
     def is_of(self, wanted: Repository) -> bool:
-        # A folder of one image names the tag only: it stands for whatever is asked for.
+        # A folder with one image has only the tag: it matches any repository.
         return self.repository in ("", wanted.path) or self.full_name == wanted.text
 
 
@@ -52,9 +52,10 @@ class OciLayout:
         try:
             self._entries = tuple(_list_entries((folder / "index.json").read_bytes()))
         except (OSError, LookupFailedError) as error:
-            raise UsageError(f"{folder} is no OCI image layout: {error}") from error
+            why = f"index.json: {describe_os_error(error)}" if isinstance(error, OSError) else error
+            raise UsageError(f"{folder} is not an OCI image layout: {why}") from error
         self._trust_roots = TrustRoots(_fetch_nothing)
-        # By the digest of their subject; made when first asked for.
+        # By the digest of their subject; built on first use.
         self._referrers: dict[str, list[tuple[_Entry, Descriptor]]] | None = None
 
     def manifest(
@@ -114,7 +115,7 @@ class OciLayout:
         raise ImageNotFoundError(f"{wanted.text}:{tag} is not in {self._folder}/index.json")
 
     def _find_only_image(self) -> str:
-        """The digest of the image in a folder without names; empty where it is not clear which."""
+        """The digest of the image in a folder without names; empty if it is ambiguous."""
         images = [
             entry.descriptor.digest
             for entry in self._entries
@@ -155,12 +156,12 @@ class OciLayout:
             content = self._read(digest, self._settings.manifest_bytes, digest)
             return read_object(read_manifest(content, digest, digest).content, digest)
         except LookupFailedError:
-            # Whoever asks for this one is told; the others are whole.
+            # The error is raised for this one only; the others are intact.
             return {}
 
 
 def _fetch_nothing(url: str, namespace: str) -> tuple[int, bytes]:  # noqa: ARG001
-    raise LookupFailedError(f"a folder stands in for registries: {url} is not asked")
+    raise LookupFailedError(f"{url} is not available: --image-layout replaces all registries")
 
 
 def _describe(entry: _Entry, document: JsonObject) -> Descriptor:

@@ -1,4 +1,4 @@
-"""Manifests and lists of descriptors, read from the bytes that a registry keeps."""
+"""Parses manifests and lists of descriptors."""
 
 import orjson
 
@@ -14,12 +14,12 @@ DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 INDEX_TYPES = frozenset((OCI_INDEX, DOCKER_LIST))
 ACCEPTED = ", ".join((OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_LIST))
-# Of signatures and attestations an image has a few; of platforms, dozens.
+# An image has a few signatures and attestations, and dozens of platforms.
 MOST_DESCRIPTORS = 1000
 
 
 def read_manifest(content: bytes, tag_or_digest: str, name: str) -> ImageManifest:
-    """A manifest whose digest was computed, and compared where it was asked for by digest."""
+    """A manifest with its computed digest, which is compared if it was requested by digest."""
     if is_digest(tag_or_digest):
         check_digest(content, tag_or_digest, name)
         digest = tag_or_digest
@@ -29,30 +29,32 @@ def read_manifest(content: bytes, tag_or_digest: str, name: str) -> ImageManifes
 
 
 def read_object(content: bytes, name: str) -> JsonObject:
-    """The JSON object that the content holds."""
+    """Parse a JSON object."""
     try:
         found = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise LookupFailedError(f"{name}: the registry answered no JSON: {error}") from error
+        raise LookupFailedError(f"{name}: the registry returned invalid JSON: {error}") from error
     if not isinstance(found, dict):
-        raise LookupFailedError(f"{name}: the registry answered no JSON object")
+        raise LookupFailedError(f"{name}: the registry returned no JSON object")
     return found
 
 
 def _find_media_type(document: JsonObject, name: str) -> str:
-    """What the document says it is, or else what it looks like.
+    """The declared media type, otherwise the one that the content implies.
 
-    The header of the answer counts for nothing: it has no digest, and one who changes it could show
-    an index to one reader and a manifest to another.
+    The response header is ignored: it has no digest, and changing it could present an index to
+    one reader and a manifest to another.
     """
     is_index = "manifests" in document
     if is_index and ("layers" in document or "config" in document):
-        raise LookupFailedError(f"{name} is both an index and a manifest: neither is believed")
-    said = document.get("mediaType")
-    if isinstance(said, str) and said:
-        if (said in INDEX_TYPES) != is_index:
-            raise LookupFailedError(f"{name} says that it is {said[:100]}, and is not")
-        return said
+        raise LookupFailedError(f"{name} is both an index and a manifest")
+    declared = document.get("mediaType")
+    if isinstance(declared, str) and declared:
+        if (declared in INDEX_TYPES) != is_index:
+            raise LookupFailedError(
+                f"{name} declares the media type {declared[:100]}, but is something else"
+            )
+        return declared
     return OCI_INDEX if is_index else OCI_MANIFEST
 
 
@@ -64,13 +66,13 @@ def read_descriptors(
     if listed is None:
         return ()
     if not isinstance(listed, list) or len(listed) > most:
-        raise LookupFailedError(f"{name}: no list of at most {most} manifests")
+        raise LookupFailedError(f"{name}: expected a list of at most {most} manifests")
     return tuple(_read_descriptor(entry, name) for entry in listed)
 
 
 def _read_descriptor(entry: Json, name: str) -> Descriptor:
     if not isinstance(entry, dict):
-        raise LookupFailedError(f"{name}: an entry of the index is no object")
+        raise LookupFailedError(f"{name}: an entry of the index is not an object")
     digest, size = entry.get("digest"), entry.get("size")
     if not isinstance(digest, str) or not is_digest(digest):
         raise LookupFailedError(f"{name}: an entry of the index has no digest")
@@ -102,33 +104,33 @@ _IMAGE_SOURCE = "org.opencontainers.image.source"
 
 
 def find_layer(manifest: ImageManifest, name: str, most_bytes: int) -> Descriptor:
-    """The layer that is the module; ModuleError where the artifact is no policy."""
+    """The layer with the module; raises ModuleError if the artifact is no policy."""
     if manifest.media_type in INDEX_TYPES:
-        raise ModuleError(f"{name} is an index of several images, no policy module")
+        raise ModuleError(f"{name} is an index of several images, not a policy module")
     layers = read_object(manifest.content, name).get("layers")
     if not isinstance(layers, list) or len(layers) != 1 or not isinstance(layers[0], dict):
-        raise ModuleError(f"{name} is no policy module: one layer is expected")
+        raise ModuleError(f"{name} is not a policy module: one layer is expected")
     media_type, digest, size = (layers[0].get(key) for key in ("mediaType", "digest", "size"))
     if media_type != LAYER_TYPE:
-        raise ModuleError(f"{name} is no policy module: its layer is {str(media_type)[:100]}")
+        raise ModuleError(f"{name} is not a policy module: its layer is {str(media_type)[:100]}")
     if not isinstance(digest, str) or isinstance(size, bool) or not isinstance(size, int):
-        raise ModuleError(f"{name} is no policy module: its layer has no digest or no size")
+        raise ModuleError(f"{name} is not a policy module: its layer has no digest or no size")
     if not 0 < size <= most_bytes:
-        raise ModuleError(f"{name}: the module has {size} bytes, {most_bytes} are taken")
+        raise ModuleError(f"{name}: the module has {size} bytes, the limit is {most_bytes}")
     check_reference(digest)
     return Descriptor(LAYER_TYPE, digest, size)
 
 
 def check_layer(content: bytes, layer: Descriptor, name: str) -> None:
-    """Does the content have the size that the manifest says? Its digest was checked already."""
+    """Check the size that the manifest declares. The digest was checked already."""
     if len(content) != layer.size:
         raise LookupFailedError(
-            f"{name}: the module has {len(content)} bytes, the manifest says {layer.size}"
+            f"{name}: the module has {len(content)} bytes, the manifest declares {layer.size}"
         )
 
 
 def write_manifest(content: bytes, metadata: ModuleMetadata | None) -> bytes:
-    """The manifest of a module, as kwctl writes it: the same module has the same digest."""
+    """The manifest of a module, as kwctl writes it: equal modules have equal digests."""
     document: JsonObject = {
         "schemaVersion": 2,
         "config": _describe(EMPTY_CONFIG, CONFIG_TYPE),
@@ -154,5 +156,5 @@ def _select_annotations(metadata: ModuleMetadata | None) -> dict[str, str]:
 
 
 def is_multi_line(value: str) -> bool:
-    """Is an annotation left out of the manifest?"""
+    """Whether an annotation is left out of the manifest."""
     return len(value.splitlines()) > 1

@@ -1,6 +1,6 @@
 """The connections to all registries: one pool, with a share for each registry.
 
-A registry that is slow or dead fills its own share and no other.
+A slow or dead registry uses up its own share only.
 """
 
 import asyncio
@@ -19,25 +19,25 @@ from lictor.http.client import ClientConnection, ClientResponse
 from lictor.images.settings import RegistrySettings
 
 _MOST_SERVERS = 1024
-# For each wait within an exchange.
+# The timeout of each step of a request.
 _STEP_SECONDS = 30.0
-# After so many answers that did not come, nobody waits for a registry for so many seconds.
+# After this many timeouts in a row, a registry is skipped for this many seconds.
 _SILENCES = 3
 _REST = 5.0
-# Who has waited for so many seconds in vain hears of it up to so many seconds later.
+# Errors of concurrent requests to a silent registry are spread over this many seconds.
 _LONG_WAIT = 2.0
 _LONGEST_SPREAD = 1.0
 
 
 class RegistryServer(msgspec.Struct, frozen=True):
-    """Where a connection leads, and how it is secured."""
+    """The target of a connection, and its TLS settings."""
 
     host: str
     port: int
     is_secure: bool = True
-    # Is its certificate checked?
+    # Whether its certificate is verified.
     is_verified: bool = True
-    # May it be any machine, also one that only we can reach?
+    # Whether it may be any machine, including internal ones.
     chooser: Chooser = Chooser.OPERATOR
 
     @property
@@ -51,18 +51,18 @@ Dial: TypeAlias = Callable[[RegistryServer], Awaitable[ClientConnection]]
 
 
 class _Share:
-    """What one server has of the pool."""
+    """The share of one server in the pool."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self.room = asyncio.Semaphore(settings.connections_per_registry)
-        # Before it has answered once, it has less.
+        # Before its first response, it has less.
         self.first_room = asyncio.Semaphore(settings.connections_per_stranger)
         self.idle: list[ClientConnection] = []
         self.waiting = 0
         self.busy = 0
-        # Has it ever answered?
+        # Whether it has ever answered.
         self.is_known = False
-        # How often it kept silent in a row, and since when nobody waits for it.
+        # The number of timeouts in a row, and since when it is skipped.
         self.silences = 0
         self.given_up = 0.0
 
@@ -71,11 +71,11 @@ class _Share:
         return not self.waiting and not self.busy
 
     def check(self, server: RegistryServer) -> None:
-        """LookupFailedError while a registry is given up that does not answer."""
+        """Raises LookupFailedError while an unresponsive registry is skipped."""
         if self.silences >= _SILENCES and time.monotonic() < self.given_up + _REST:
             raise LookupFailedError(
-                f"{server.authority} did not answer {self.silences} times in a row; it is asked "
-                f"again in {_REST:g} s"
+                f"{server.authority} did not answer {self.silences} times in a row; next attempt "
+                f"in {_REST:g} s"
             )
 
     def note_silence(self) -> None:
@@ -102,7 +102,7 @@ class ConnectionPool:
     async def exchange(
         self, server: RegistryServer, message: bytes, most_bytes: int
     ) -> ClientResponse:
-        """One request and its answer; OSError where the connection breaks or takes too long."""
+        """Send a request; raises OSError if the connection breaks or takes too long."""
         share = self._share(server)
         share.check(server)
         began = time.monotonic()
@@ -110,8 +110,8 @@ class ConnectionPool:
             return await self._exchange_in_turn(share, server, message, most_bytes)
         except (OSError, LookupFailedError):
             if time.monotonic() - began > _LONG_WAIT:
-                # Hundreds may have waited for the same silent registry: if all of them heard of it
-                # at the same moment, everyone else would have to wait until they have.
+                # Hundreds may have waited for the same silent registry: if all of them failed at
+                # the same moment, they would block the loop for everyone else.
                 await asyncio.sleep(random.uniform(0.0, _LONGEST_SPREAD))  # noqa: S311
             raise
 
@@ -119,7 +119,7 @@ class ConnectionPool:
         self, share: _Share, server: RegistryServer, message: bytes, most_bytes: int
     ) -> ClientResponse:
         async with self._hold(share, server):
-            # It may have been given up while others waited in line.
+            # It may have been marked unresponsive meanwhile.
             share.check(server)
             try:
                 return await self._exchange(share, server, message, most_bytes)
@@ -135,7 +135,7 @@ class ConnectionPool:
             async with asyncio.timeout(self._settings.exchange_seconds):
                 response = await connection.exchange(message, _STEP_SECONDS, most_bytes)
         except BaseException:
-            # Half an answer may be on its way: nobody can use this connection again.
+            # Part of a response may be in flight: this connection cannot be reused.
             connection.close()
             raise
         share.is_known, share.silences = True, 0
@@ -144,10 +144,10 @@ class ConnectionPool:
 
     @contextlib.asynccontextmanager
     async def _hold(self, share: _Share, server: RegistryServer) -> AsyncIterator[None]:
-        """A place in the share and in the pool."""
+        """A slot in the share and in the pool."""
         if share.waiting >= self._settings.waiting_per_registry:
             raise LookupFailedError(
-                f"{server.authority}: too many questions wait for this registry already"
+                f"{server.authority}: too many requests are waiting for this registry"
             )
         share.waiting += 1
         try:
@@ -160,7 +160,7 @@ class ConnectionPool:
                 async with self._room:
                     yield
             else:
-                # Whoever never answered may never do: all of these together leave room for others.
+                # Registries that never answered share a limit, so that slots remain for the others.
                 async with share.first_room, self._strangers, self._room:
                     yield
         finally:
@@ -184,7 +184,7 @@ class ConnectionPool:
             connection.close()
 
     def close(self) -> None:
-        """End all connections that are not in use; the others end with their requests."""
+        """Close all idle connections; the others end with their requests."""
         for share in self._shares.values():
             share.close()
 
@@ -198,7 +198,7 @@ class ConnectionPool:
         return found
 
     def _drop_one(self) -> None:
-        """Forget the server that was not asked for the longest time."""
+        """Drop the server that was unused for the longest time."""
         for server, share in self._shares.items():
             if share.is_unused:
                 share.close()

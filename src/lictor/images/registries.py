@@ -1,4 +1,4 @@
-"""Registries for whoever asks from a thread without an event loop: `ports.Registries`."""
+"""`ports.Registries` for threads without an event loop."""
 
 import threading
 import time
@@ -27,16 +27,16 @@ from lictor.images.waiting import find_registry
 T = TypeVar("T")
 
 _MOST_TAGS = 10_000
-# What is asked for; another's credentials make it another question.
+# The cache key; other credentials make another key.
 _Key: TypeAlias = tuple[str, Repository, str, RegistryAccess]
-# What another may change at any time.
+# What may change at any time.
 _Changing: TypeAlias = ImageManifest | tuple[Descriptor, ...]
 
 
 class RemoteRegistries:
-    """Asks registries over the network; as many threads as like may ask at the same time.
+    """Reads registries over the network; thread-safe.
 
-    `remaining` tells how many seconds whoever asks has left.
+    `remaining` returns the seconds that the caller has left.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class RemoteRegistries:
         return self._trust_roots.get(mirror, root, namespace)
 
     def fetch_file(self, url: str, namespace: str = "") -> bytes:
-        """What lies at a URL, whatever it is; `namespace`: of the policy that names it."""
+        """The content of a URL; `namespace`: of the policy that names it."""
         return self._ask(("file", url, namespace), lambda client: client.fetch_file(url, namespace))
 
     def push_blob(self, repository: str, content: bytes, access: RegistryAccess) -> None:
@@ -114,16 +114,16 @@ class RemoteRegistries:
         self._tags.clear()
 
     def fetch_url(self, url: str, namespace: str = "") -> tuple[int, bytes]:
-        """The status and the body of what a URL leads to, with the credentials in the URL."""
+        """The status and the body of a URL, with the credentials in the URL."""
         key = ("url", url, namespace)
         response = self._ask(key, lambda client: client.fetch_url(url, namespace))
         return response.status_code, response.content
 
-    # --- on the thread of the event loop; what was fetched is kept before anyone is told
+    # --- on the thread of the event loop; content is cached before it is returned
 
     async def _fetch_pinned(self, client: RegistryClient, key: _Key) -> ImageManifest:
         _, parsed, digest, access = key
-        # Someone else may have got it since this was asked.
+        # Another caller may have fetched it meanwhile.
         known = self._contents.get(key)
         if isinstance(known, ImageManifest):
             return known
@@ -170,7 +170,7 @@ class RemoteRegistries:
 
 
 class TrustingRegistries(msgspec.Struct, frozen=True):
-    """Registries whose Sigstore trust root is the one in a file."""
+    """Registries whose Sigstore trust root is read from a file."""
 
     registries: Registries
     root: bytes
@@ -193,7 +193,7 @@ class TrustingRegistries(msgspec.Struct, frozen=True):
 
 
 class _ContentCache:
-    """What has a digest never changes; the latest of it is kept, for those who could read it."""
+    """Content with a digest is immutable; the most recent is cached, by credentials."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -220,7 +220,7 @@ class _ContentCache:
 
 
 class _TagCache:
-    """What a tag meant a moment ago, or that it was not there; and what referred to a digest."""
+    """Recent results of tags, also missing ones, and of referrers."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

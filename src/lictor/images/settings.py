@@ -1,4 +1,4 @@
-"""How registries are asked: limits on time, size and number, and who may be asked at all."""
+"""Settings for registries: limits of time, size and number, and TLS."""
 
 import msgspec
 
@@ -8,16 +8,16 @@ from lictor.images.repository_name import HUB, Repository, parse_repository
 
 
 class RegistrySettings(msgspec.Struct, frozen=True):
-    """What holds for every question; times are in seconds."""
+    """Settings of all requests; times are in seconds."""
 
-    # One exchange, and one question with all its redirects, tokens and repetitions.
+    # One exchange, and one request with all its redirects, tokens and retries.
     exchange_seconds: float = 15.0
     connect_seconds: float = 5.0
     question_seconds: float = 30.0
-    # The longest that a registry may ask us to wait before the next attempt, and the attempts.
+    # The longest accepted Retry-After, and the number of attempts.
     longest_pause: float = 10.0
     attempts: int = 3
-    # For how long a tag, or its absence, is believed without asking again.
+    # How long a tag, or its absence, is cached.
     tag_seconds: float = 0.0
     manifest_bytes: int = 4 * 1024 * 1024
     blob_bytes: int = 16 * 1024 * 1024
@@ -26,22 +26,22 @@ class RegistrySettings(msgspec.Struct, frozen=True):
     connections: int = 512
     connections_to_strangers: int = 128
     connections_per_stranger: int = 8
-    # Questions that may wait for a connection to one registry.
+    # Requests that may wait for a connection to one registry.
     waiting_per_registry: int = 2048
-    # Content that is kept by its digest.
+    # The cache of content by digest.
     cached_bytes: int = 64 * 1024 * 1024
-    # A file with authorities in PEM, besides those of the system.
+    # A PEM file with authorities, besides those of the system.
     ca_file: str = ""
-    # Authorities in PEM that count for one registry only, besides all others.
+    # PEM authorities for one registry only, besides all others.
     authorities: tuple[tuple[str, str], ...] = ()
-    # Registries without TLS, or with an unknown certificate; a star is every one.
+    # Registries without TLS, or with an unknown certificate; a star means all.
     insecure: frozenset[str] = frozenset()
-    # May registries on loopback do without TLS although nobody named them?
+    # Whether registries on loopback may lack TLS without being listed.
     plain_loopback: bool = True
-    # The places to ask first, by registry.
+    # The mirrors, by registry.
     mirrors: tuple[tuple[str, Repository], ...] = ()
     addresses: AddressRules = AddressRules()
-    # The TUF repository of the Sigstore, and its first root, for policies that name neither.
+    # The Sigstore TUF repository, and its first root, for policies that name neither.
     trust_mirror: str = ""
     trust_root: bytes = b""
 
@@ -50,7 +50,7 @@ class RegistrySettings(msgspec.Struct, frozen=True):
 
 
 def parse_mirrors(text: str, flag: str) -> tuple[tuple[str, Repository], ...]:
-    """`docker.io=mirror.example.com/hub, ...`: where images of a registry are looked for first."""
+    """Parse `docker.io=mirror.example.com/hub, ...`: the mirrors of registries."""
     return tuple(_parse_mirror(entry, flag) for entry in split_list(text))
 
 
@@ -58,7 +58,7 @@ def _parse_mirror(entry: str, flag: str) -> tuple[str, Repository]:
     registry, _, location = entry.partition("=")
     host, _, path = location.partition("/")
     try:
-        # A path is wanted for parsing; it is taken away where none was written.
+        # Parsing needs a path; it is removed if there was none.
         mirror = parse_repository(f"{host}/{path or 'x'}")
         name = parse_repository(f"{registry}/x").registry
     except LookupFailedError as error:
@@ -70,11 +70,11 @@ def _parse_mirror(entry: str, flag: str) -> tuple[str, Repository]:
 
 def _explain(entry: str, flag: str) -> UsageError:
     return UsageError(
-        f"{flag}: {entry!r} is no mirror; write REGISTRY=MIRROR or REGISTRY=MIRROR/PATH, "
+        f"{flag}: {entry!r} is not a mirror: expected REGISTRY=MIRROR or REGISTRY=MIRROR/PATH, "
         "such as docker.io=mirror.example.com/hub"
     )
 
 
 def split_list(text: str) -> list[str]:
-    """The entries of a list with commas."""
+    """The entries of a comma-separated list."""
     return [entry.strip() for entry in text.split(",") if entry.strip()]

@@ -1,4 +1,4 @@
-"""One HTTP request to a registry, whatever it takes: redirects, repetition, pauses."""
+"""One HTTP request to a registry, with redirects, retries and pauses."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ _MOST_RESTING = 1024
 
 
 class RegistryRequest(msgspec.Struct, frozen=True):
-    """A GET, or another method with a body. `name` is what messages call it."""
+    """A GET, or another method with a body. `name` is used in messages."""
 
     server: RegistryServer
     target: str
@@ -33,7 +33,7 @@ class RegistryRequest(msgspec.Struct, frozen=True):
     method: str = "GET"
     body: bytes | None = None
     content_type: str = "application/octet-stream"
-    # May it be sent twice? Half an upload that was sent twice is broken.
+    # Whether it may be sent twice: a repeated partial upload is broken.
     is_repeatable: bool = True
 
 
@@ -44,14 +44,14 @@ class Transport:
         self._settings = settings
         self._dialer = Dialer(settings)
         self._pool = ConnectionPool(settings, self._dialer.dial)
-        # Until when a server wants to be left alone.
+        # Until when to pause, by server (Retry-After).
         self._resting: dict[RegistryServer, float] = {}
 
     def close(self) -> None:
         self._pool.close()
 
     async def send(self, request: RegistryRequest) -> ClientResponse:
-        """The answer at the end of all redirects, whatever its status; OSError for none."""
+        """The response after all redirects, of any status; raises OSError without one."""
         asked = request.server
         for _ in range(_MOST_REDIRECTS + 1):
             response = await self._send_patiently(request)
@@ -63,7 +63,7 @@ class Transport:
         raise LookupFailedError(f"{request.name}: more than {_MOST_REDIRECTS} redirects")
 
     async def _send_patiently(self, request: RegistryRequest) -> ClientResponse:
-        """The answer to one request, sent again where that may help."""
+        """The response to one request, with retries."""
         attempts = self._settings.attempts if request.is_repeatable else 1
         for attempt in range(1, attempts + 1):
             is_last = attempt == attempts
@@ -74,7 +74,7 @@ class Transport:
             except (AnswerTooLargeError, ConnectionRefusedError):
                 raise
             except ConnectionError:
-                # An open connection may have been closed just before it was used.
+                # An idle connection may have been closed just before it was used.
                 if is_last:
                     raise
                 pause = 0.0 if attempt == 1 else pause
@@ -100,7 +100,7 @@ class Transport:
             return
         if wait > self._settings.longest_pause:
             raise LookupFailedError(
-                f"{request.name}: {request.server.authority} wants no questions for {wait:.0f} s"
+                f"{request.name}: {request.server.authority} allows no request for {wait:.0f} s"
             )
         await asyncio.sleep(wait)
 
@@ -136,7 +136,7 @@ class Transport:
 
 
 def _follow(request: RegistryRequest, location: str) -> RegistryRequest:
-    """The request that a redirect wants; credentials stay with the server they were meant for."""
+    """The request of a redirect; credentials stay with the server they are meant for."""
     before = request.server
     scheme = "https" if before.is_secure else "http"
     base = f"{scheme}://{before.authority}{request.target}"
@@ -148,14 +148,14 @@ def _follow(request: RegistryRequest, location: str) -> RegistryRequest:
 
 
 def _is_same(one: RegistryServer, other: RegistryServer) -> bool:
-    """The same origin: credentials for one are for the other."""
+    """Whether the origin is the same: credentials may be sent."""
     return (one.host, one.port, one.is_secure) == (other.host, other.port, other.is_secure)
 
 
 def _drop_challenge(response: ClientResponse) -> ClientResponse:
-    """Without the challenge of a server that a redirect led to (CVE-2020-15157).
+    """Remove the challenge of a server that a redirect led to (CVE-2020-15157).
 
-    Whoever answers it would send the credentials for the registry there.
+    Answering it would send the registry's credentials there.
     """
     kept = {name: text for name, text in response.headers.items() if name != "www-authenticate"}
     return msgspec.structs.replace(response, headers=kept)
@@ -164,21 +164,23 @@ def _drop_challenge(response: ClientResponse) -> ClientResponse:
 def split_url(
     url: str, name: str, like: RegistryServer, base: str = ""
 ) -> tuple[RegistryServer, str]:
-    """The server and the path that a URL names; `like` is the server that named it."""
+    """The server and the path of a URL; `like` is the server that sent it."""
     try:
         parts = urlsplit(urljoin(base, url))
         port = parts.port
     except ValueError as error:
-        raise LookupFailedError(f"{name}: the registry names the URL {url[:200]!r}") from error
+        raise LookupFailedError(
+            f"{name}: the registry returned the invalid URL {url[:200]!r}"
+        ) from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise LookupFailedError(f"{name}: the registry names the URL {url[:200]!r}")
+        raise LookupFailedError(f"{name}: the registry returned the invalid URL {url[:200]!r}")
     is_secure = parts.scheme == "https"
     is_same = parts.hostname == like.host
     server = RegistryServer(
         parts.hostname,
         port or (443 if is_secure else 80),
         is_secure,
-        # Only the registry that was named as insecure is: not where it sends us.
+        # Only the registry that was listed as insecure is: not the target of its redirects.
         is_verified=like.is_verified or not is_same,
         chooser=like.chooser,
     )
@@ -187,7 +189,7 @@ def split_url(
 
 
 def _read_pause(response: ClientResponse) -> float | None:
-    """The seconds that the server wants us to wait; None where it says nothing of the kind."""
+    """The Retry-After of the server in seconds; None if there is none."""
     text = response.headers.get("retry-after", "").strip()
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""`trusted_root.json` of a Sigstore: from a folder, or a TUF repository that vouches for it."""
+"""`trusted_root.json` of a Sigstore: from a folder, or from a TUF repository."""
 
 import os
 import tempfile
@@ -18,30 +18,30 @@ from lictor.core.crypto.pem import list_pem_blocks
 from lictor.core.errors import LookupFailedError
 from lictor.core.raw import Json
 
-# Given a URL and the namespace of the policy that names it (empty: it may be anywhere): the status
-# of the answer, and its body.
+# Given a URL and the namespace of the policy that names it (empty: it may be internal): status and
+# body.
 Fetch: TypeAlias = Callable[[str, str], tuple[int, bytes]]
 
 FOLDER_VARIABLE = "TUF_ROOT"
 PUBLIC_MIRROR = "https://tuf-repo-cdn.sigstore.dev"
 _TARGET = "trusted_root.json"
-# What TUF's client leaves in its folder: every root that followed the first, and the newest others.
+# The files of TUF's client: every root after the first, and the newest of the others.
 _HISTORY = "root_history"
 _NEWEST = ("timestamp.json", "snapshot.json", "targets.json")
 _LARGEST = 1024 * 1024
 _LARGEST_FIRST_ROOT = 512 * 1024
-# How long a root is believed without asking, and how long where nobody answers any more. Keys that
-# were withdrawn are trusted for so long at most.
+# How long a root is cached, and how long if the mirror does not answer any more. Revoked keys are
+# trusted for at most this long.
 _FRESH = 6 * 3600.0
 _USABLE = 24 * 3600.0
-# After a failure, so that a dead mirror does not hold up every image in turn.
+# After a failure, so that a dead mirror does not delay every image.
 _PAUSE = 30.0
-# Policies may name mirrors of their own; more than these are fetched anew.
+# Policies may name mirrors; beyond this number they are fetched each time.
 _MOST_ROOTS = 32
 
 
 class TrustRoots:
-    """The trust roots that were asked for, each fetched once and kept; for any thread."""
+    """The trust roots in use, each fetched once and cached; thread-safe."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class TrustRoots:
         self._lock = threading.Lock()
 
     def get(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
-        """What `core.ports.Registries.trusted_root` answers."""
+        """Implements `core.ports.Registries.trusted_root`."""
         if not mirror and not root:
             if not any(self._usual) and (found := _read_folder(os.environ.get(FOLDER_VARIABLE))):
                 return found
             (mirror, root), namespace = self._usual, ""
-        # A policy of a namespace must not learn what others' mirrors inside answered.
+        # A namespaced policy must not learn what internal mirrors of others returned.
         kept = self._find(check_mirror(mirror or PUBLIC_MIRROR), root, namespace if mirror else "")
         seconds = min(self._remaining(), threading.TIMEOUT_MAX)
-        # One asks the mirror, the others wait for the answer.
+        # One thread fetches, the others wait.
         if not kept.lock.acquire(timeout=max(seconds, 0)):
-            raise LookupFailedError(f"no time is left to wait for the trust root of {kept.mirror}")
+            raise LookupFailedError(f"no time left to wait for the trust root of {kept.mirror}")
         try:
             return self._refresh(kept)
         finally:
@@ -82,7 +82,7 @@ class TrustRoots:
             kept = self._kept.setdefault(key, _Root(mirror, root, namespace))
             self._kept.move_to_end(key)
             if len(self._kept) > _MOST_ROOTS:
-                # A policy of a namespace must not make us forget which version others' mirrors had.
+                # A namespaced policy must not reset the versions of other policies' mirrors.
                 mirrors = sorted(self._kept, key=lambda each: not each[2])
                 del self._kept[mirrors[0]]
             return kept
@@ -97,7 +97,7 @@ class TrustRoots:
                 kept.fetched = now
             except LookupFailedError as error:
                 kept.reason = str(error)
-                # Whoever had no time left does not speak for those who have.
+                # A timeout of one caller is not an error for the others.
                 if self._remaining() > 0:
                     kept.failed = now
         if kept.content and now < kept.fetched + _USABLE:
@@ -107,8 +107,8 @@ class TrustRoots:
 
 @dataclass(slots=True)
 class _Root:
-    """What is known of one Sigstore. `files` is what its TUF repository last said: it cannot
-    go back to something older.
+    """The state of one Sigstore. `files` is the last state of its TUF repository, which cannot
+    be rolled back.
     """
 
     mirror: str
@@ -123,7 +123,7 @@ class _Root:
 
 
 def check_mirror(mirror: str) -> str:
-    """The URL of a mirror, without a slash at its end; LookupFailedError where it is none."""
+    """The URL of a mirror, without a trailing slash; raises LookupFailedError if it is invalid."""
     try:
         parts = urlsplit(mirror)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -131,7 +131,7 @@ def check_mirror(mirror: str) -> str:
         is_good = False
     if not is_good or parts.query or parts.fragment or parts.username is not None:
         raise LookupFailedError(
-            f"the mirror {mirror[:200]!r} of a trust root is no URL such as https://HOST/PATH"
+            f"the mirror {mirror[:200]!r} of a trust root is not a URL such as https://HOST/PATH"
         )
     return mirror.rstrip("/")
 
@@ -147,22 +147,22 @@ def _update(kept: _Root, fetch: Fetch) -> bytes:
             return _update_in(Path(folder), kept, fetch)
     except DownloadError as error:
         raise LookupFailedError(
-            f"the trust root of the Sigstore at {kept.mirror} cannot be had: {error}; make the "
+            f"the trust root of the Sigstore at {kept.mirror} is unavailable: {error}; make the "
             f"mirror reachable, or let {FOLDER_VARIABLE} name a folder with targets/{_TARGET}"
         ) from error
     except RepositoryError as error:
         raise LookupFailedError(
-            f"the trust root of the Sigstore at {kept.mirror} cannot be trusted: {error}; is the "
-            "root metadata (tuf.root) that of this mirror?"
+            f"the trust root of the Sigstore at {kept.mirror} is not trusted: {error}; check that "
+            "the root metadata (tuf.root) belongs to this mirror"
         ) from error
     except (OSError, ValueError) as error:
         raise LookupFailedError(
-            f"the trust root of the Sigstore at {kept.mirror} cannot be had: {error}"
+            f"the trust root of the Sigstore at {kept.mirror} is unavailable: {error}"
         ) from error
 
 
 def _update_in(folder: Path, kept: _Root, fetch: Fetch) -> bytes:
-    """Run TUF's own client in a folder that holds what the repository said before."""
+    """Run TUF's client in a folder with the last state of the repository."""
     from tuf.ngclient.config import UpdaterConfig
     from tuf.ngclient.updater import Updater
 
@@ -175,7 +175,7 @@ def _update_in(folder: Path, kept: _Root, fetch: Fetch) -> bytes:
         target_base_url=f"{kept.mirror}/targets",
         fetcher=_make_fetcher(fetch, kept.namespace),
         bootstrap=_find_first_root(kept),
-        # Ten times what Sigstores have: whoever names a mirror of theirs must not fill the memory.
+        # Ten times the size of Sigstores: a policy's mirror must not fill the memory.
         config=UpdaterConfig(
             max_root_rotations=64,
             max_delegations=8,
@@ -196,19 +196,19 @@ def _update_in(folder: Path, kept: _Root, fetch: Fetch) -> bytes:
 
 
 def _find_first_root(kept: _Root) -> bytes:
-    """That of the policy, else the public Sigstore's own, of which there may be other mirrors."""
+    """The policy's root, otherwise the public Sigstore's, which may have other mirrors."""
     if len(kept.first_root) > _LARGEST_FIRST_ROOT:
         raise LookupFailedError(f"TUF root metadata of more than {_LARGEST_FIRST_ROOT} bytes")
     return kept.first_root or (Path(__file__).parent / "sigstore_root.json").read_bytes()
 
 
 def _make_fetcher(fetch: Fetch, namespace: str) -> Json:
-    """TUF's idea of a fetcher. Made here, because the library is loaded only where it is needed."""
+    """TUF's fetcher interface. Defined here, because the library is imported on demand."""
     from tuf.api.exceptions import DownloadError, DownloadHTTPError
     from tuf.ngclient.fetcher import FetcherInterface
 
     class Fetcher(FetcherInterface):
-        """Asks with the HTTP client of registries."""
+        """Fetches with the HTTP client of registries."""
 
         def _fetch(self, url: str) -> Iterator[bytes]:
             try:
@@ -216,7 +216,7 @@ def _make_fetcher(fetch: Fetch, namespace: str) -> Json:
             except LookupFailedError as error:
                 raise DownloadError(str(error)) from error
             if status != 200:
-                raise DownloadHTTPError(f"{url} answered {status}", status)
+                raise DownloadHTTPError(f"{url} returned HTTP {status}", status)
             return iter((content,))
 
     return Fetcher()
@@ -226,7 +226,7 @@ def _make_fetcher(fetch: Fetch, namespace: str) -> Json:
 
 
 def _read_folder(folder: str | None) -> bytes | None:
-    """What a Sigstore client keeps there; None where it keeps nothing."""
+    """The files of a Sigstore client; None if there are none."""
     if not folder:
         return None
     targets = Path(folder) / "targets"
@@ -250,7 +250,7 @@ def _read_bounded(file: Path) -> bytes:
 
 
 def _read_old_folder(targets: Path) -> bytes | None:
-    """Keys and certificates one by one, as before there was a trusted_root.json."""
+    """Separate keys and certificates, as before trusted_root.json existed."""
     roots = _read_pem_files(targets, "fulcio*.pem")
     logs, certificate_logs = (
         _read_pem_files(targets, name) for name in ("rekor*.pub", "ctfe*.pub")
@@ -259,7 +259,7 @@ def _read_old_folder(targets: Path) -> bytes | None:
         return None
     return orjson.dumps(
         {
-            # Each may stand for itself: one that another issued leads to that in a second step.
+            # Each may be used alone: one that another issued leads to that in a second step.
             "certificateAuthorities": [
                 {"certChain": {"certificates": [{"rawBytes": data}]}} for data in roots
             ],

@@ -1,7 +1,7 @@
-"""Questions to registries that wait for their answers: the same question is asked once, and a
-registry that keeps silent must not hold all who could ask others.
+"""Pending requests to registries: equal requests are sent once, and a registry that does not
+answer must not block requests to others.
 
-Whoever waits holds a thread, and threads are few.
+A waiting caller occupies a thread, and threads are few.
 """
 
 import asyncio
@@ -16,27 +16,27 @@ from lictor.images.repository_name import Repository
 
 T = TypeVar("T")
 
-# After so many seconds in which no question came to an end, a registry counts as silent.
+# A registry counts as unresponsive if no request has finished for this many seconds.
 _PATIENCE = 1.0
-# So many may wait for one that is silent; and for all of these together, before one that nobody
-# has ever heard of is waited for as well.
+# The limit of callers that wait for an unresponsive registry; and for all of them together, beyond
+# which registries without any response yet are refused.
 _MOST_FOR_ONE = 16
 _MOST_FOR_ALL = 64
 _MOST_REMEMBERED = 1024
 
 
 class _Line:
-    """Those who wait for one registry."""
+    """The callers that wait for one registry."""
 
     def __init__(self) -> None:
         self.waiting = 0
-        # When a question came to an end for the last time, or the first of these began to wait.
+        # When a request last finished, or the first of these started to wait.
         self.since = 0.0
         self.has_answered = False
 
 
 class WaitingLines:
-    """The lines before all registries. Belongs to one event loop."""
+    """The callers that wait for registries. Belongs to one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ class WaitingLines:
 
     @contextlib.contextmanager
     def wait(self, registry: str) -> Iterator[None]:
-        """Stand in line while the block runs; LookupFailedError where too many do so in vain."""
+        """Wait while the block runs; raises LookupFailedError if too many wait in vain."""
         line = self._find(registry)
         self._check(registry, line)
         if not line.waiting:
@@ -56,7 +56,7 @@ class WaitingLines:
             line.waiting -= 1
 
     def note_end(self, registry: str, *, is_answer: bool) -> None:
-        """A question came to an end; `is_answer` where the registry had something to say."""
+        """A request has finished; `is_answer`: the registry has answered."""
         line = self._lines.get(registry)
         if line is not None:
             line.since = self._clock()
@@ -65,11 +65,11 @@ class WaitingLines:
     def _check(self, registry: str, line: _Line) -> None:
         if line.waiting >= _MOST_FOR_ONE and self._is_silent(line):
             raise LookupFailedError(
-                f"{registry} does not answer, and {line.waiting} questions wait for it already"
+                f"{registry} does not answer, and {line.waiting} requests wait for it already"
             )
         if not line.has_answered and self._count_silent() >= _MOST_FOR_ALL:
             raise LookupFailedError(
-                f"{registry} has never answered, and too many questions wait for registries that "
+                f"{registry} has never answered, and too many requests wait for registries that "
                 "do not answer"
             )
 
@@ -83,7 +83,7 @@ class WaitingLines:
         found = self._lines.pop(registry, None) or _Line()
         if len(self._lines) >= _MOST_REMEMBERED:
             self._drop_one()
-        # At its end, so that those that were not asked for long are at the beginning.
+        # At the end, so that the least recently used are first.
         self._lines[registry] = found
         return found
 
@@ -94,8 +94,8 @@ class WaitingLines:
                 return
 
 
-class SharedQuestions:
-    """What several ask for at the same time is fetched once. Belongs to one event loop."""
+class SharedRequests:
+    """Equal concurrent requests are sent once. Belongs to one event loop."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -114,7 +114,7 @@ class SharedQuestions:
                 task.add_done_callback(
                     lambda done: self._lines.note_end(registry, is_answer=_is_answer(done))
                 )
-            # One who gives up does not take the answer from the others.
+            # A caller that gives up does not cancel the request for the others.
             found: T = await asyncio.shield(task)
             return found
 
@@ -124,18 +124,18 @@ class SharedQuestions:
                 return await work
         except TimeoutError:
             raise LookupFailedError(
-                f"{registry} gave no answer within {self._seconds:g} s"
+                f"{registry} did not answer within {self._seconds:g} s"
             ) from None
 
 
 def find_registry(key: tuple[Hashable, ...]) -> str:
-    """The registry, or the host of a URL, that a question is for."""
+    """The registry, or the host of a URL, of a request."""
     asked = key[1]
     return asked.registry if isinstance(asked, Repository) else urlsplit(str(asked)).netloc
 
 
 def _is_answer(done: asyncio.Task[Any]) -> bool:
-    """Did somebody say something, if only that it is not there?"""
+    """Whether there was a response, even if only "not found"."""
     if done.cancelled():
         return False
     error = done.exception()

@@ -1,4 +1,4 @@
-"""A watched copy of one kind of object, kept in step through disconnects and restarts."""
+"""A watched copy of one kind of object, kept up to date through disconnects and restarts."""
 
 import asyncio
 import logging
@@ -20,16 +20,16 @@ log = logging.getLogger(__name__)
 Key: TypeAlias = tuple[str, str]
 
 _FIRST_PAUSE = 0.5
-# A server that is back should not be evaluated by old policies for long.
+# After the server returns, old policies must not be used for long.
 _LONGEST_PAUSE = 4.0
-# How often a kind that the API server does not serve (yet) is asked for again.
+# How often to retry a kind that the API server does not serve (yet).
 _ABSENT_PAUSE = 3.0
 _PAGE = 500
 _FORBIDDEN = (401, 403)
 
 
 class ChangeType(StrEnum):
-    """What happened to an object."""
+    """The type of a change."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -49,7 +49,7 @@ Keep: TypeAlias = Callable[[JsonObject], JsonObject]
 
 
 def drop_managed_fields(item: JsonObject) -> JsonObject:
-    """The object without the book-keeping of field owners, often half of its size."""
+    """The object without managed fields, often half of its size."""
     metadata = item.get("metadata")
     if isinstance(metadata, dict):
         metadata.pop("managedFields", None)
@@ -57,9 +57,9 @@ def drop_managed_fields(item: JsonObject) -> JsonObject:
 
 
 class Cache:
-    """Objects of one kind by namespace and name. `run` keeps it in step until cancelled.
+    """Objects of one kind by namespace and name. `run` keeps it up to date until cancelled.
 
-    A kind that the API server does not serve counts as empty, and is asked for again and again.
+    A kind that the API server does not serve counts as empty, and is retried.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class Cache:
         self._labels = labels
         self._fields = fields
         self.keep = keep
-        # How many objects are read at once, and how often a kind that is not served is asked for.
+        # The page size, and the retry interval for a kind that is not served.
         self.page = _PAGE
         self.absent_pause = _ABSENT_PAUSE
-        # For how long at least nothing is asked of a server that said no to who we are.
+        # The minimum pause after an authentication failure.
         self.refused_pause = 0.0
         self._items: dict[Key, JsonObject] = {}
         self._listeners: list[Listener] = []
@@ -89,33 +89,33 @@ class Cache:
         self._settled = asyncio.Event()
         self._since = ""
         self._pause = _FIRST_PAUSE
-        # Why the objects cannot be read or followed at the moment; empty where they can.
+        # Why the objects cannot be listed or watched now; empty if they can.
         self.trouble = ""
-        # The status with which the API server refused; 0 where it did not, or was away.
+        # The HTTP status of the API server's refusal; 0 if there was none, or no response.
         self.refused = 0
-        # How often everything was read, and how often the API server refused or was away.
+        # The number of full lists, and of failures.
         self.reads = 0
         self.faults = 0
         self._hurried = asyncio.Event()
 
     @property
     def is_synced(self) -> bool:
-        """True once everything has been read for the first time."""
+        """True after the first complete list."""
         return self._synced.is_set()
 
     async def wait(self) -> None:
-        """Until everything has been read for the first time."""
+        """Wait for the first complete list."""
         await self._synced.wait()
 
     async def wait_settled(self) -> None:
-        """The same, or until the API server says that we may not read it: see `trouble`."""
+        """The same, or until the API server denies access: see `trouble`."""
         await self._settled.wait()
 
     def get(self, name: str, namespace: str = "") -> JsonObject | None:
         return self._items.get((namespace, name))
 
     def list(self, namespace: str | None = None) -> list[JsonObject]:
-        """All objects, or those of one namespace, in the order of their names."""
+        """All objects, or those of one namespace, sorted by name."""
         keys = sorted(key for key in self._items if namespace is None or key[0] == namespace)
         return [self._items[key] for key in keys]
 
@@ -123,11 +123,11 @@ class Cache:
         return len(self._items)
 
     def listen(self, listener: Listener) -> None:
-        """Call `listener` with every change from now on; it must not block."""
+        """Call `listener` with every later change; it must not block."""
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """List, watch, and begin again where that breaks. Ends only when cancelled."""
+        """List and watch, and restart after failures. Ends only when cancelled."""
         while True:
             try:
                 if not self._since:
@@ -155,7 +155,7 @@ class Cache:
 
     @property
     def is_absent(self) -> bool:
-        """Does the API server not serve such objects?"""
+        """Whether the API server does not serve this kind."""
         return self.refused == 404
 
     def _note_trouble(self, error: ApiError) -> None:
@@ -165,7 +165,7 @@ class Cache:
             self._settled.set()
 
     async def _rest(self) -> None:
-        """Pause before trying again, longer each time until something is heard."""
+        """Pause before a retry, longer each time until there is a response."""
         await self._pause_for(self._pause * random.uniform(0.5, 1.0))  # noqa: S311
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
@@ -178,7 +178,7 @@ class Cache:
             return
 
     def hurry(self) -> None:
-        """Whatever was in the way may be gone: try again now, not after the pause."""
+        """Retry now instead of after the pause: the cause may be gone."""
         self._hurried.set()
 
     async def _read_all(self) -> None:
@@ -215,7 +215,7 @@ class Cache:
             elif event.type != "BOOKMARK":
                 self._put(self.keep(event.object))
         if time.monotonic() - started < 1.0:
-            # A server on its way out ends each watch at once, without an error.
+            # A server that is shutting down ends each watch at once, without an error.
             await self._rest()
 
     def _replace_all(self, items: Iterable[JsonObject]) -> None:
@@ -232,20 +232,20 @@ class Cache:
         before = self._items.get(key)
         self._items[key] = item
         if before is None:
-            self._tell(Change(ChangeType.ADDED, item))
+            self._notify(Change(ChangeType.ADDED, item))
         elif before["metadata"].get("resourceVersion") != item["metadata"].get("resourceVersion"):
-            self._tell(Change(ChangeType.MODIFIED, item, before))
+            self._notify(Change(ChangeType.MODIFIED, item, before))
 
     def _remove(self, key: Key, item: JsonObject) -> None:
         if self._items.pop(key, None) is not None:
-            self._tell(Change(ChangeType.DELETED, item))
+            self._notify(Change(ChangeType.DELETED, item))
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         for listener in self._listeners:
             try:
                 listener(change)
             except Exception:
-                # A listener's bug must not leave everyone with old objects.
+                # A listener's bug must not stop updates for the other listeners.
                 log.exception("listener failed", extra={"resource": self.resource.plural})
 
 

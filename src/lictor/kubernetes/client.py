@@ -21,11 +21,11 @@ from lictor.kubernetes.resource import Resource
 
 _PAGE = 500
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-# How long the server's "too many requests" is waited for before the caller hears of it.
+# How long to retry after "too many requests" before the caller gets the error.
 _PATIENCE = 5.0
 _WATCH_SECONDS = 290
 _MAX_LINE = 64 * 1024 * 1024
-# Who waits for its turn to say that it is still there is taken for dead: these wait for nobody.
+# Lease renewals are never delayed by the rate limit: the holder would lose its lease.
 _LEASES = "/apis/coordination.k8s.io/"
 
 
@@ -39,14 +39,14 @@ class PatchType(StrEnum):
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """What a watch tells: ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+    """A watch event: ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
 
     type: str
     object: JsonObject
 
 
 class Client:
-    """Speaks to one API server. Belongs to one event loop."""
+    """A client of one API server. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Client:
         field_manager: str = "lictor",
         rate: TokenBucket | None = None,
     ) -> None:
-        """`rate`: how many requests are sent in a second, watches included; None: no limit."""
+        """`rate`: requests per second, including watches; None: no limit."""
         self.config = config
         self._rate = rate
         self.field_manager = field_manager
@@ -76,7 +76,7 @@ class Client:
         accept: str = "",
         timeout: float = TIMEOUT,  # noqa: ASYNC109  (the limit of one HTTP request)
     ) -> Json:
-        """One request and its JSON answer; raises ApiError for whatever is no success."""
+        """Send a request and return its JSON response; raises ApiError unless it succeeded."""
         content = None if body is None else orjson.dumps(body)
         outgoing = ApiRequest(method, path, content, content_type, params, timeout, accept)
         patience = time.monotonic() + min(_PATIENCE, timeout)
@@ -102,15 +102,15 @@ class Client:
     async def _wait_for_quiet(self, patience: float) -> None:
         pause = min(self._quiet_until, patience) - time.monotonic()
         if pause > 0:
-            # Spread, so that everyone who was told to wait does not come back at once.
+            # Jitter, so that delayed clients do not all return at once.
             await asyncio.sleep(pause + random.uniform(0, 0.2))  # noqa: S311
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> JsonObject:
-        """One object; NotFoundError where it is not."""
+        """One object; raises NotFoundError if it does not exist."""
         return _expect_object(await self.request("GET", resource.path(namespace, name)))
 
     async def find(self, resource: Resource, name: str, namespace: str = "") -> JsonObject | None:
-        """One object, or None where it is not."""
+        """One object; None if it does not exist."""
         try:
             return await self.get(resource, name, namespace)
         except NotFoundError:
@@ -126,7 +126,7 @@ class Client:
         page: int = _PAGE,
         metadata_only: bool = False,
     ) -> AsyncIterator[JsonObject]:
-        """The List answers of a collection, page by page; items have apiVersion and kind."""
+        """The List responses of a collection, page by page; items have apiVersion and kind."""
         params: dict[str, str | int] = {"limit": page, **_select(labels, fields)}
         path, accept = resource.path(namespace), _METADATA_LIST if metadata_only else ""
         while True:
@@ -153,14 +153,14 @@ class Client:
         return items
 
     async def count(self, resource: Resource, namespace: str = "") -> int:
-        """How many objects a collection has now."""
+        """The current number of objects in a collection."""
         pages = self.list_pages(resource, namespace, page=1, metadata_only=True)
         first = await anext(pages)
         rest = (first.get("metadata") or {}).get("remainingItemCount") or 0
         return len(first.get("items") or ()) + int(rest)
 
     async def create(self, resource: Resource, body: JsonObject, namespace: str = "") -> JsonObject:
-        """Create an object; ConflictError where one of its name exists."""
+        """Create an object; raises ConflictError if it exists."""
         where = namespace or _namespace_of(body)
         return _expect_object(
             await self.request("POST", resource.path(where), body=body, params=self._manager())
@@ -169,7 +169,7 @@ class Client:
     async def replace(
         self, resource: Resource, body: JsonObject, *, subresource: str = ""
     ) -> JsonObject:
-        """Put a whole object; ConflictError where it has changed since it was read."""
+        """Replace an object; raises ConflictError if it has changed since it was read."""
         path = resource.path(_namespace_of(body), body["metadata"]["name"], subresource)
         return _expect_object(await self.request("PUT", path, body=body, params=self._manager()))
 
@@ -197,7 +197,7 @@ class Client:
     async def apply(
         self, resource: Resource, body: JsonObject, *, force: bool = True, subresource: str = ""
     ) -> JsonObject:
-        """Server-side apply: the fields in `body` become ours, the others stay as they are."""
+        """Server-side apply: lictor becomes owner of the fields in `body`; others are unchanged."""
         path = resource.path(_namespace_of(body), body["metadata"]["name"], subresource)
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         params = {**self._manager(), "force": "true" if force else "false"}
@@ -216,7 +216,7 @@ class Client:
         propagation: str = "",
         preconditions: Mapping[str, str] | None = None,
     ) -> bool:
-        """Delete an object; False where it was gone. Preconditions: uid, resourceVersion."""
+        """Delete an object; False if it did not exist. Preconditions: uid, resourceVersion."""
         options: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if propagation:
             options["propagationPolicy"] = propagation
@@ -237,7 +237,7 @@ class Client:
         labels: str = "",
         fields: str = "",
     ) -> AsyncIterator[WatchEvent]:
-        """Changes since a resource version until the server ends it; GoneError if too old."""
+        """Changes since a resource version, until the server closes; GoneError if too old."""
         seconds = random.randint(_WATCH_SECONDS // 2, _WATCH_SECONDS)  # noqa: S311
         params: dict[str, str | int] = {
             "watch": "true",
@@ -275,7 +275,7 @@ def _read_event(line: bytes) -> WatchEvent:
         event = orjson.loads(line)
         kind, item = event["type"], event["object"]
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise UnreachableError("a watch gave something that is no event") from error
+        raise UnreachableError("invalid watch event") from error
     if kind == "ERROR" or not isinstance(item, dict):
         raise _build_error(item, 0)
     return WatchEvent(kind, item)
@@ -294,7 +294,7 @@ def _namespace_of(body: JsonObject) -> str:
 def _expect_object(answer: Json) -> JsonObject:
     if isinstance(answer, dict):
         return answer
-    raise ApiError("the API server answered with something that is no object")
+    raise ApiError("the API server's response is not an object")
 
 
 def _read_answer(response: httpx.Response | ClientResponse) -> Json:
@@ -337,7 +337,7 @@ _WATCH = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class MetadataClient(Client):
-    """For watches of many kinds of which nothing but names, labels and times matters."""
+    """For watches of many kinds of which only names, labels and times are needed."""
 
     def __init__(self, config: ClusterConfig) -> None:
         super().__init__(config)
@@ -345,7 +345,7 @@ class MetadataClient(Client):
 
 
 class _MetadataConnection(ApiConnection):
-    # Aggregated APIs may not know how to leave things out: then everything comes.
+    # Aggregated APIs may not support partial metadata: then complete objects are sent.
 
     def _open(self) -> None:
         super()._open()

@@ -1,18 +1,18 @@
-"""Whose rule is compiled next, where several threads ask for rules that nobody has compiled yet?"""
+"""Schedules the compilation of rules when several threads need uncompiled ones."""
 
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-# Of namespaces whose policies were compiled; where there are more, all begin anew.
+# The number of namespaces whose use is tracked; beyond it, all start anew.
 _MOST_KNOWN = 1024
 
 
 class FairShares:
-    """Who is next: whoever has taken least, of those who wait; what is for all goes first.
+    """Chooses who is next: the namespace with the least use; cluster-wide policies first.
 
-    Nobody saves up time by waiting for nothing: who comes anew has taken as much as who is served.
+    Idle time is not credited: a new namespace starts with the use of the one being served.
     """
 
     def __init__(self) -> None:
@@ -21,17 +21,17 @@ class FairShares:
         self._least = 0.0
 
     def choose(self, waiting: Sequence[str]) -> int:
-        """The position of the one that is next."""
+        """The index of the next one."""
         chosen = min(range(len(waiting)), key=lambda number: self.find(waiting[number]))
         self._least = max(self._least, self.find(waiting[chosen]))
         return chosen
 
     def find(self, namespace: str) -> float:
-        """What counts as taken by a namespace."""
+        """The accounted use of a namespace."""
         return max(self._taken.get(namespace, 0.0), self._least) if namespace else -1.0
 
     def add(self, namespace: str, seconds: float) -> None:
-        """A namespace has taken so much more."""
+        """Add to the use of a namespace."""
         if len(self._taken) >= _MOST_KNOWN:
             self._taken.clear()
         if namespace:
@@ -39,11 +39,11 @@ class FairShares:
 
 
 class CompileTurns:
-    """One rule at a time; policies of the namespace that has taken least so far come first.
+    """One rule at a time; policies of the namespace with the least use come first.
 
-    Rules of one policy share what they are compiled with, and some of what is shared by all is
-    loaded when first used. Whoever writes policies that take long to compile waits for others, who
-    wait for one rule of theirs at most.
+    Rules of one policy share compile state, and some of the global state is loaded on first use.
+    Namespaces with policies that are slow to compile wait for others, which wait for at most one
+    of their rules.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class CompileTurns:
 
     @contextmanager
     def take(self, namespace: str) -> Iterator[None]:
-        """Wait for the turn of a policy of this namespace; empty for one of the whole cluster."""
+        """Wait for the turn of a policy of this namespace; empty for a cluster-wide one."""
         with self._changed:
             self._waiting.append(namespace)
             try:

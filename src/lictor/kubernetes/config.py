@@ -1,4 +1,4 @@
-"""Address, credentials and proxy of the API server: from a kubeconfig, or from inside a Pod."""
+"""Address, credentials and proxy of the API server: from a kubeconfig, or inside a Pod."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -9,13 +9,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from lictor.core.errors import UsageError
 from lictor.core.raw import JsonObject
 from lictor.kubernetes.credentials import FileSource
 
 
 def choose_proxy(server: str, environment: Mapping[str, str]) -> str:
-    """The proxy's URL, or nothing where the server is reached directly."""
+    """The proxy's URL; empty for a direct connection."""
     url = urlsplit(server)
     name = f"{url.scheme}_proxy"
     proxy = environment.get(name.upper()) or environment.get(name) or ""
@@ -58,8 +57,8 @@ def _is_within(host: str, network: str) -> bool:
         return False
 
 
-# The bearer token of now; `renew` asks for a fresh one because the last was refused. An empty text
-# means that there is none. It may block (a program is run, a file is read), and threads share it.
+# The current bearer token; `renew` requests a new one because the last was refused. Empty if there
+# is none. It may block (runs a program, reads a file), and must be thread-safe.
 TokenSource: TypeAlias = Callable[[bool], str]
 # The same for a client certificate and its key, as PEM text.
 IdentitySource: TypeAlias = Callable[[bool], tuple[str, str]]
@@ -68,23 +67,23 @@ SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class ClusterConfig(msgspec.Struct, frozen=True):
-    """What a client needs to know to connect; certificates and keys are PEM text."""
+    """What a client needs to connect; certificates and keys are PEM text."""
 
     server: str
     ca: str = ""
     certificate: str = ""
     key: str = ""
     token: TokenSource | None = None
-    # Where certificate and key come from when they may change while we run.
+    # The source of certificate and key if they may change at run time.
     identity: IdentitySource | None = None
     username: str = ""
     password: str = ""
     verify: bool = True
     tls_server_name: str = ""
     namespace: str = "default"
-    # Of the kubeconfig that it comes from; empty in a Pod.
+    # The path of its kubeconfig; empty in a Pod.
     context: str = ""
-    # Whom to act as, where a kubeconfig says so.
+    # The user to impersonate, from the kubeconfig.
     impersonate: str = ""
     impersonate_groups: tuple[str, ...] = ()
     impersonate_uid: str = ""
@@ -92,37 +91,10 @@ class ClusterConfig(msgspec.Struct, frozen=True):
     proxy: str = ""
 
 
-def load_config(kubeconfig: str = "", context: str = "") -> ClusterConfig:
-    """The first of: the file that is named, $KUBECONFIG, the Pod we run in, ~/.kube/config.
-
-    A context is part of a kubeconfig: naming one means that the Pod is not asked.
-    """
-    from lictor.kubernetes.kubeconfig import read_kubeconfig
-
-    if kubeconfig:
-        return read_kubeconfig([Path(kubeconfig).expanduser()], context)
-    listed = [Path(text) for text in os.environ.get("KUBECONFIG", "").split(os.pathsep) if text]
-    if listed:
-        present = [path for path in listed if path.exists()]
-        if not present:
-            raise UsageError(f"KUBECONFIG: no such file: {', '.join(map(str, listed))}")
-        return read_kubeconfig(present, context)
-    inside = None if context else find_pod_config()
-    if inside is not None:
-        return inside
-    usual = Path("~/.kube/config").expanduser()
-    if not usual.exists():
-        raise UsageError(
-            "no cluster: give --kubeconfig, set KUBECONFIG, or run inside a Pod "
-            f"(there is no {usual})"
-        )
-    return read_kubeconfig([usual], context)
-
-
 def find_pod_config(
     folder: Path = SERVICE_ACCOUNT_FOLDER, environment: Mapping[str, str] = os.environ
 ) -> ClusterConfig | None:
-    """The configuration that every Pod is given; None where we do not run in one."""
+    """The configuration of a Pod's service account; None outside of a Pod."""
     host = environment.get("KUBERNETES_SERVICE_HOST")
     port = environment.get("KUBERNETES_SERVICE_PORT")
     if not host or not port or not (folder / "token").exists():
@@ -139,13 +111,13 @@ def find_pod_config(
 
 
 def find_proxy(server: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The proxy that the environment names for a server, as kubectl would take it."""
+    """The proxy for a server from the environment, as kubectl chooses it."""
 
     return choose_proxy(server, environment)
 
 
 def describe_cluster(config: ClusterConfig) -> JsonObject:
-    """What a credential plugin may know of the cluster, in its own words."""
+    """The cluster information for a credential plugin, in the plugin API's terms."""
     from base64 import b64encode
 
     known: JsonObject = {

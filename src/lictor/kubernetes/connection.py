@@ -1,4 +1,4 @@
-"""HTTP to one API server: TLS, who we are, pools of connections that notice a dead peer."""
+"""HTTP to one API server: TLS, authentication, connection pools that detect a dead peer."""
 
 import asyncio
 import contextlib
@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 TIMEOUT = 10.0
 _CONNECTIONS = 64
-# Credentials are read anew after so long; who asks all the time need not read them each time.
+# Credentials are read again after this time, not for each request.
 _REMEMBER = 1.0
-# How long requests on connections with the former certificate may still take.
+# How long requests on connections with the previous certificate may still take.
 _GRACE = 120.0
-# A peer that vanished without a word (a node that lost power) is noticed within half a minute.
+# A peer that vanished (a node that lost power) is detected within half a minute.
 _KEEPALIVE = {
     "TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000,
 }  # fmt: skip
@@ -45,7 +45,7 @@ _COMMON: Headers = [("accept", "application/json"), _AGENT]
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
-    """One HTTP request; `limit` is the time for each of its steps in seconds."""
+    """One HTTP request; `limit` is the timeout for each of its steps in seconds."""
 
     method: str
     path: str
@@ -53,7 +53,7 @@ class ApiRequest(msgspec.Struct, frozen=True):
     content_type: str = "application/json"
     params: Params | None = None
     limit: float = TIMEOUT
-    # Which form of the answer is asked for; empty is plain JSON.
+    # The requested content type; empty is plain JSON.
     accept: str = ""
 
 
@@ -68,19 +68,19 @@ class ApiConnection:
         )
         self._pair = (config.certificate, config.key)
         self._open()
-        # Reading a token may run a program: not on the loop, nor among threads that wait for us.
+        # Reading a token may run a program: not on the loop, nor on threads that wait for it.
         self._reader: ThreadPoolExecutor | None = None
         self._former: set[asyncio.Task[None]] = set()
-        # The headers that say who asks, for the next requests of a burst.
+        # Cached authentication headers, for a burst of requests.
         self._known: tuple[tuple[str, str], ...] = ()
         self._known_until = 0.0
 
     def _open(self) -> None:
         context = build_ssl_context(self._config, self._pair)
         self._http = _build_http(self._config, context, _CONNECTIONS)
-        # Plain requests need no general client, unless they go through a proxy.
+        # Plain requests use the fast client, unless there is a proxy.
         self._wire = None if self._config.proxy else _build_wire(self._config, context)
-        # A watch holds its connection for minutes: it must not starve the other requests.
+        # A watch keeps its connection for minutes: it must not starve the other requests.
         self._watches = _build_http(self._config, context, None)
 
     async def close(self) -> None:
@@ -96,7 +96,7 @@ class ApiConnection:
     async def send(
         self, outgoing: ApiRequest, *, renew: bool = False
     ) -> httpx.Response | ClientResponse:
-        """One request and its whole answer, whatever its status; UnreachableError without one."""
+        """Send a request and read the response, of any status; UnreachableError without one."""
         _check_path(outgoing.path)
         headers = await self._prepare(renew=renew)
         if outgoing.content is not None:
@@ -107,7 +107,7 @@ class ApiConnection:
             try:
                 return await self._send_once(outgoing, headers)
             except (httpx.RemoteProtocolError, httpx.ReadError, ConnectionError):
-                # A kept connection may be closed by the server just when we use it again.
+                # The server may close an idle connection just when it is reused.
                 if outgoing.method != "GET":
                     raise
                 return await self._send_once(outgoing, headers)
@@ -140,7 +140,7 @@ class ApiConnection:
     async def stream(
         self, path: str, params: Params, read_timeout: float
     ) -> AsyncIterator[httpx.Response]:
-        """A GET whose answer comes bit by bit."""
+        """A GET with a streamed response."""
         _check_path(path)
         headers = await self._prepare()
         try:
@@ -157,7 +157,7 @@ class ApiConnection:
             raise _unreachable(f"watch of {path}", error) from error
 
     async def _prepare(self, *, renew: bool = False) -> Headers:
-        """The headers that say who asks; a new client certificate is taken into use."""
+        """The authentication headers; also activates a new client certificate."""
         identity, token = self._config.identity, self._config.token
         if not renew and time.monotonic() < self._known_until:
             return list(self._known)
@@ -179,7 +179,7 @@ class ApiConnection:
         return await asyncio.get_running_loop().run_in_executor(self._reader, source, renew)
 
     def _change_pair(self, pair: tuple[str, str]) -> None:
-        """From now on, connections with another certificate; requests under way may end first."""
+        """Use new connections with another certificate; requests in progress may finish."""
         former = [client.aclose for client in (self._http, self._watches)]
         if self._wire is not None:
             former.append(self._wire.close)
@@ -198,10 +198,10 @@ async def _close_later(closers: Iterable[Callable[[], Awaitable[None]]]) -> None
 
 
 def build_ssl_context(config: ClusterConfig, pair: tuple[str, str] | None = None) -> ssl.SSLContext:
-    """TLS towards the API server: its authority, and our certificate where there is one."""
+    """TLS for the API server: its authority, and the client certificate if there is one."""
     try:
         context = ssl.create_default_context(cadata=config.ca or None)
-        # Authorities of clusters often lack extensions that newer Pythons insist on; Go does not.
+        # Cluster authorities often lack extensions that newer Pythons require; Go does not.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not config.verify:
             context.check_hostname = False
@@ -222,7 +222,7 @@ def build_ssl_context(config: ClusterConfig, pair: tuple[str, str] | None = None
 
 
 def _refuse_password() -> str:
-    # Without this OpenSSL would ask on the terminal, and wait.
+    # Otherwise OpenSSL would prompt on the terminal.
     raise UnreachableError("the client key is encrypted; give one without a password")
 
 
@@ -246,7 +246,7 @@ def build_transport(
     proxy: httpx.Proxy | str | None = None,
     blocked: tuple[str, ...] = METADATA,
 ) -> httpx.AsyncHTTPTransport:
-    """A transport of httpx that connects, also to its proxy, by way of `http.addresses`."""
+    """An httpx transport that connects, also to its proxy, through `http.addresses`."""
     transport = httpx.AsyncHTTPTransport(
         verify=context,
         trust_env=False,
@@ -261,7 +261,7 @@ def build_transport(
 
 
 class _CheckedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to addresses that were checked, and resolves no name a second time."""
+    """Connects to checked addresses, and resolves no name a second time."""
 
     def __init__(self, inner: httpcore.AsyncNetworkBackend, blocked: tuple[str, ...]) -> None:
         self._inner = inner
@@ -304,7 +304,7 @@ def _build_wire(config: ClusterConfig, context: ssl.SSLContext) -> HttpClient:
 
 
 def list_socket_options() -> list[tuple[int, int, int]]:
-    """What makes the kernel ask a silent peer whether it is still there, where it can."""
+    """TCP keepalive options, as far as the kernel supports them."""
     options = [
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -331,7 +331,7 @@ def _list_fixed_headers(config: ClusterConfig) -> Headers:
 
 
 def _check_path(path: str) -> None:
-    """A path, and not a URL: with one, our credentials would go to another host."""
+    """Require a path, not a URL: with one, the credentials would go to another host."""
     if not path.startswith("/") or path.startswith("//"):
         raise UnreachableError(f"{path!r} is not a path of the API server")
 

@@ -1,4 +1,4 @@
-"""Tokens and client certificates that change while we run: from files and from plugins."""
+"""Tokens and client certificates that change at run time: from files and plugins."""
 
 import os
 import shutil
@@ -20,12 +20,12 @@ GROUP = "client.authentication.k8s.io"
 VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 _TIME_LIMIT = 60
 _MAX_OUTPUT = 1024 * 1024
-# Plugins that ask for a password need a person.
+# Plugins that prompt for a password need a terminal.
 _PATIENT_TIME_LIMIT = 600
 
 
 class ExecPlugin(msgspec.Struct, frozen=True):
-    """How to run the plugin. `where` names the user entry of the kubeconfig for messages."""
+    """How to run the plugin. `where` is the kubeconfig's user entry, for messages."""
 
     command: str
     api_version: str
@@ -39,7 +39,7 @@ class ExecPlugin(msgspec.Struct, frozen=True):
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """A token, or a certificate and its key, or all of them; `expires` is in Unix seconds."""
+    """A token, a certificate with its key, or both; `expires` is in Unix seconds."""
 
     token: str = ""
     certificate: str = ""
@@ -48,7 +48,7 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 def run_plugin(plugin: ExecPlugin) -> Credential:
-    """Run the plugin once and read what it prints; UnreachableError says what went wrong."""
+    """Run the plugin and parse its output; raises UnreachableError on failure."""
     interactive = _may_ask(plugin)
     spec: JsonObject = {"interactive": interactive}
     if plugin.cluster is not None:
@@ -69,7 +69,7 @@ def run_plugin(plugin: ExecPlugin) -> Credential:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise _fail(plugin, f"gave no answer within {error.timeout:.0f} s") from error
+        raise _fail(plugin, f"did not answer within {error.timeout:.0f} s") from error
     except OSError as error:
         raise _fail(plugin, str(error)) from error
     if done.returncode != 0:
@@ -90,7 +90,7 @@ def _may_ask(plugin: ExecPlugin) -> bool:
 def _find_command(plugin: ExecPlugin) -> str:
     command = plugin.command
     if os.sep in command:
-        # A relative path starts at the kubeconfig, not where we happen to run.
+        # A relative path starts at the kubeconfig, not at the working directory.
         command = str(Path(plugin.folder, command))
     found = shutil.which(command)
     if found is None:
@@ -100,7 +100,7 @@ def _find_command(plugin: ExecPlugin) -> str:
 
 
 def _read_credential(plugin: ExecPlugin, output: bytes) -> Credential:
-    # What it printed may hold a secret: it is never part of a message.
+    # Its output may contain a secret: it is never part of a message.
     if len(output) > _MAX_OUTPUT:
         raise _fail(plugin, "printed more than 1 MiB")
     try:
@@ -108,11 +108,11 @@ def _read_credential(plugin: ExecPlugin, output: bytes) -> Credential:
     except orjson.JSONDecodeError as error:
         raise _fail(plugin, "printed something that is not JSON") from error
     if not isinstance(answer, dict) or answer.get("kind") != "ExecCredential":
-        raise _fail(plugin, "printed something that is no ExecCredential")
+        raise _fail(plugin, "printed something that is not an ExecCredential")
     if answer.get("apiVersion") != plugin.api_version:
         raise _fail(
             plugin,
-            f"printed apiVersion {answer.get('apiVersion')!r}, the kubeconfig says "
+            f"printed apiVersion {answer.get('apiVersion')!r}, the kubeconfig has "
             f"{plugin.api_version!r}",
         )
     status = answer.get("status")
@@ -125,9 +125,9 @@ def _take_credential(plugin: ExecPlugin, status: JsonObject) -> Credential:
     names = ("token", "clientCertificateData", "clientKeyData")
     token, certificate, key = (_read_text(status.get(name)) for name in names)
     if bool(certificate) != bool(key):
-        raise _fail(plugin, "gave only one of clientCertificateData and clientKeyData")
+        raise _fail(plugin, "returned only one of clientCertificateData and clientKeyData")
     if not token and not certificate:
-        raise _fail(plugin, "gave neither a token nor a client certificate")
+        raise _fail(plugin, "returned neither a token nor a client certificate")
     return Credential(token, certificate, key, _read_expiry(plugin, status))
 
 
@@ -138,7 +138,7 @@ def _read_expiry(plugin: ExecPlugin, status: JsonObject) -> float:
     try:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError as error:
-        raise _fail(plugin, f"gave an expirationTimestamp that is no time: {text!r}") from error
+        raise _fail(plugin, f"returned an invalid expirationTimestamp: {text!r}") from error
 
 
 def _read_text(value: Json) -> str:
@@ -149,14 +149,14 @@ def _fail(plugin: ExecPlugin, what: str) -> UnreachableError:
     return UnreachableError(f"{plugin.where}: credential plugin {plugin.command} {what}")
 
 
-# How long a file is believed without looking at it again.
+# How long a file is cached without checking it.
 _GLANCE = 5.0
-# A credential is renewed this long before it expires, so that it does not expire on its way.
+# A credential is renewed this long before it expires, so that it is valid on arrival.
 _LEEWAY = 60.0
 
 
 class FileSource:
-    """The token in a file, read again when the file has changed (a Pod's expires hourly)."""
+    """The token in a file, read again when the file changes (a Pod's expires hourly)."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
@@ -184,7 +184,7 @@ class FileSource:
 
 
 class FilePair:
-    """A client certificate and its key in files, read again when one of them has changed."""
+    """A client certificate and its key in files, read again when one of them changes."""
 
     def __init__(self, certificate: FileSource, key: FileSource) -> None:
         self._certificate = certificate
@@ -195,7 +195,7 @@ class FilePair:
 
 
 class PluginSource:
-    """What a credential plugin gives, kept until it expires or is refused."""
+    """The credential of a plugin, cached until it expires or is refused."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class PluginSource:
         self._clock = clock
         self._held: Credential | None = None
         self._asked = float("-inf")
-        # Many requests may ask at once; the plugin (perhaps a browser window) runs for one.
+        # Many requests may come at once; the plugin (perhaps a browser window) runs only once.
         self._lock = threading.Lock()
 
     def token(self, renew: bool) -> str:  # noqa: FBT001

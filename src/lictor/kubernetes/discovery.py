@@ -1,4 +1,4 @@
-"""Which resources does the API server serve, and which of them does a kind selector mean?"""
+"""The resources that the API server serves, and those that a kind selector matches."""
 
 import asyncio
 import time
@@ -16,9 +16,9 @@ from lictor.kubernetes.resource import Resource
 
 
 class ServedKinds:
-    """All collections, in the API server's order; asked for again after `keep` seconds.
+    """All collections, in the API server's order; read again after `keep` seconds.
 
-    A group that has never answered is left out: what nobody can reach nobody can list or delete.
+    A group that has never answered is omitted: its objects cannot be listed or deleted.
     """
 
     def __init__(self, client: Client, *, keep: float = 30.0) -> None:
@@ -29,7 +29,7 @@ class ServedKinds:
         self._lock = asyncio.Lock()
 
     async def read(self, *, fresh: bool = False) -> "tuple[Collection, ...]":
-        """What the API server has."""
+        """The served collections."""
         async with self._lock:
             if fresh or time.monotonic() >= self._until:
                 await self._discovery.refresh()
@@ -39,13 +39,13 @@ class ServedKinds:
 
 
 _AT_ONCE = 8
-# Someone asks for a kind that is not there: the server is asked again, but not all the time.
+# For an unknown kind the server is queried again, but not each time.
 _LEAST_PAUSE = 2.0
 _MAX_FOUND = 4096
 
 
 class ServedResource(msgspec.Struct, frozen=True, order=True):
-    """A resource or a subresource, as paths name it."""
+    """A resource or a subresource, as in paths."""
 
     group: str
     version: str
@@ -53,7 +53,7 @@ class ServedResource(msgspec.Struct, frozen=True, order=True):
     subresource: str
     kind: str
     namespaced: bool
-    # What can be done with it: list, watch, delete ...
+    # Its verbs: list, watch, delete ...
     verbs: tuple[str, ...] = ()
 
     @property
@@ -63,20 +63,20 @@ class ServedResource(msgspec.Struct, frozen=True, order=True):
 
 
 class Collection(msgspec.Struct, frozen=True):
-    """The objects of one kind in one version, and the verbs that they take."""
+    """The objects of one kind in one version, and their verbs."""
 
     resource: Resource
     verbs: frozenset[str]
-    # This is the version to use where nobody asks for another one.
+    # Whether this is the preferred version.
     preferred: bool = True
 
 
 class Discovery:
-    """What the API server told of its resources. Read on demand, kept until marked stale."""
+    """The API server's resources. Read on demand, cached until marked stale."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        # By group version, so that one that does not answer keeps what it told before.
+        # By group version, so that one that does not answer keeps its last state.
         self._lists: dict[str, tuple[ServedResource, ...]] = {}
         self._resources: tuple[ServedResource, ...] = ()
         self._found: dict[str, tuple[ServedResource, ...]] = {}
@@ -88,16 +88,16 @@ class Discovery:
 
     @property
     def resources(self) -> tuple[ServedResource, ...]:
-        """Everything, in order; the same tuple as long as nothing has changed."""
+        """All resources, in order; the same tuple until something changes."""
         return self._resources
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """Group versions that are announced but did not answer."""
+        """Group versions that are listed but did not answer."""
         return self._failed
 
     def follow(self, *caches: Cache) -> None:
-        """What a change in these (definitions of custom resources) makes stale."""
+        """Mark stale on changes of these (CustomResourceDefinitions)."""
         for cache in caches:
             cache.listen(lambda _: self.mark_stale())
 
@@ -106,20 +106,20 @@ class Discovery:
         self._listeners.append(listener)
 
     def mark_stale(self) -> None:
-        """The next `ensure` asks the API server again."""
+        """The next `ensure` queries the API server again."""
         self._stale = True
         for listener in self._listeners:
             listener()
 
     async def ensure(self) -> None:
-        """Ask the API server if that has not been done since something changed."""
+        """Query the API server if something has changed since the last time."""
         if self._stale:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Ask the API server now."""
+        """Query the API server now."""
         async with self._lock:
-            # What changes while the lists are read makes them stale again.
+            # Changes while the lists are read make them stale again.
             self._stale = False
             try:
                 await self._read()
@@ -132,7 +132,7 @@ class Discovery:
         """Everything but subresources, in the API server's order of groups and versions."""
         found: list[Collection] = []
         seen: set[tuple[str, str]] = set()
-        # The API server tells the versions of a group in its order of preference.
+        # The API server lists the versions of a group in its order of preference.
         for each in (served for kept in self._lists.values() for served in kept):
             if not each.subresource:
                 key = (each.group, each.resource)
@@ -142,7 +142,7 @@ class Discovery:
         return found
 
     def list_kinds(self) -> list[Resource]:
-        """Every kind that can be listed and watched, in the version that is preferred."""
+        """Every kind that can be listed and watched, in its preferred version."""
         return [
             each.resource
             for each in self.list_collections()
@@ -150,7 +150,7 @@ class Discovery:
         ]
 
     async def search(self, selector: str) -> tuple[ServedResource, ...]:
-        """Like `find`, but what is not known is asked for once more."""
+        """Like `find`, but queries once more if nothing is found."""
         await self.ensure()
         found = self.find(selector)
         if not found and time.monotonic() - self._read_at >= _LEAST_PAUSE:
@@ -159,7 +159,7 @@ class Discovery:
         return found
 
     def find(self, selector: str) -> tuple[ServedResource, ...]:
-        """The resources that a text such as `apps/*/Deployment` or `Pod/exec` stands for."""
+        """The resources that a text such as `apps/*/Deployment` or `Pod/exec` matches."""
         found = self._found.get(selector)
         if found is None:
             if len(self._found) >= _MAX_FOUND:
@@ -201,7 +201,7 @@ class Discovery:
             except NotFoundError:
                 return ()
             except ApiError as error:
-                # An aggregated API whose server is away (503) may not hide all others.
+                # An aggregated API whose server is away (503) must not hide all others.
                 if error.status >= 500:
                     return None
                 raise
@@ -228,7 +228,7 @@ def _read_resources(
 def find_resources(
     resources: Iterable[ServedResource], selector: KindSelector
 ) -> tuple[ServedResource, ...]:
-    """Those that a selector stands for. The kind is that of the resource, not of its part."""
+    """Those that a selector matches, by the kind of the resource, not of its subresource."""
     fits_group = compile_wildcard(selector.group)
     fits_version = compile_wildcard(selector.version)
     fits_kind = compile_wildcard(selector.kind)

@@ -1,4 +1,4 @@
-"""Results of admissions, sent to whoever writes the reports: joined, bounded, never dropped."""
+"""Sends admission results to the report controller: merged, bounded, never dropped."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ _AT_ONCE = 8
 
 
 def read_form(flags: Flags) -> ReportForm:
-    """Which results the installation wants to see in reports."""
+    """Which results the installation reports."""
     return ReportForm(
         openreports=flags.openreports_enabled,
         statuses=_split(flags.allowed_results),
@@ -35,7 +35,7 @@ def _split(text: str) -> frozenset[str]:
 
 
 class _Pending(msgspec.Struct):
-    """What is to be told of one object; a later result takes the place of an earlier one."""
+    """The pending results of one object; a later result replaces an earlier one."""
 
     subject: ReportSubject
     plural: str
@@ -43,7 +43,7 @@ class _Pending(msgspec.Struct):
 
 
 class EphemeralReports:
-    """A waiting room. Where it or the API server is full, whoever brings more has to wait."""
+    """A bounded queue. If it or the API server is full, callers wait."""
 
     def __init__(self, client: Client, *, limit: int) -> None:
         self._client = client
@@ -55,9 +55,9 @@ class EphemeralReports:
         return len(self._pending)
 
     async def add(self, subject: ReportSubject, plural: str, entries: Iterable[JsonObject]) -> None:
-        """Take results in; waits where there is no room for another object.
+        """Queue results; waits if there is no space for another object.
 
-        An object that is being created has no UID yet where it is changed; its name will do.
+        An object that is being created has no UID yet; its name is used.
         """
         key = _key(subject)
         async with self._space:
@@ -70,7 +70,7 @@ class EphemeralReports:
             pending.entries[about] = entry
 
     async def run(self) -> None:
-        """Send what has come in, again and again, until cancelled; then once more."""
+        """Send queued results until cancelled; then once more."""
         try:
             while True:
                 await asyncio.sleep(_PERIOD)
@@ -79,7 +79,7 @@ class EphemeralReports:
             await asyncio.shield(self.drain())
 
     async def drain(self) -> None:
-        """Send what is left, as far as the API server takes it."""
+        """Send what is left, as far as the API server accepts it."""
         if self._pending:
             await self._send_all()
 
@@ -113,7 +113,7 @@ class EphemeralReports:
             if error.status not in (403, 422):
                 self._pending.setdefault(_key(subject), pending)
                 raise
-            # A namespace that is being deleted takes nothing new.
+            # A namespace that is being deleted accepts nothing new.
             log.info("report refused", extra={"uid": subject.uid, "why": str(error)[:200]})
 
     async def _count(self) -> int:

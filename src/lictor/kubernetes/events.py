@@ -1,4 +1,4 @@
-"""Events into the cluster: bounded, rate-limited, and equal ones counted instead of repeated."""
+"""Sends Events to the cluster: bounded, rate-limited, and duplicates counted."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ _WORKERS = 3
 _ATTEMPTS = 3
 _PAUSE = 0.2
 _LONGEST_NOTE = 1024
-# Equal events within so many seconds become one event with a count.
+# Equal events within this many seconds become one event with a count.
 _SERIES = 60.0
 _MOST_SERIES = 4096
 _ODD = re.compile(r"[^a-z0-9.-]")
@@ -34,7 +34,7 @@ _LONGEST_NAME = 220
 
 
 class _Series:
-    """An event that was sent, and how often the same has happened since."""
+    """A sent event, and its count since."""
 
     __slots__ = ("event", "last", "name", "sent", "since", "times")
 
@@ -48,7 +48,7 @@ class _Series:
 
 
 class EventSink:
-    """Takes events at once and sends them when there is time. Belongs to one event loop."""
+    """Queues events and sends them in the background. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ class EventSink:
         self.dropped = 0
 
     def emit(self, *events: Event) -> None:
-        """Queue events; never blocks. What finds no room is counted and lost."""
+        """Queue events without blocking. Events that do not fit are counted and dropped."""
         for event in events:
             if self._is_wanted(event) and not self._repeat(event):
                 self._queue(event)
 
     def _is_wanted(self, event: Event) -> bool:
-        # An object without a name has not been stored yet: nobody could look at its events.
+        # An object without a name is not stored yet: its events could not be found.
         if not event.about.name or event.reason in self._omitted:
             return False
         if event.reason is not EventReason.APPLIED:
@@ -113,7 +113,7 @@ class EventSink:
         self.dropped += 1
         open_counter(EVENTS_DROPPED).inc()
         if self.dropped == 1:
-            log.warning("event queue is full, events are dropped", extra={"limit": self._limit})
+            log.warning("event queue full, dropping events", extra={"limit": self._limit})
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -124,7 +124,7 @@ class EventSink:
             group.create_task(self._keep_counts())
 
     async def drain(self, seconds: float) -> None:
-        """Wait until all is sent, for so long at most; `run` must be running."""
+        """Wait until all are sent, up to a time limit; `run` must be running."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._waiting.join()
@@ -145,7 +145,7 @@ class EventSink:
             try:
                 await self._client.create(EVENT, body, namespace)
             except NotFoundError:
-                return  # The namespace is gone, and so is what the event was about.
+                return  # The namespace is gone, and so is the involved object.
             except ApiError as error:
                 if error.status == 409 or "NamespaceTerminating" in error.causes:
                     return
@@ -174,7 +174,7 @@ class EventSink:
         try:
             await self._client.patch(EVENT, series.name, body, namespace=namespace)
         except NotFoundError:
-            # Its namespace was made anew, or someone cleaned up: tell it again.
+            # Its namespace was created again, or it was deleted: create the event again.
             self._series.pop(event, None)
             self._queue(event)
         except ApiError as error:
@@ -182,7 +182,7 @@ class EventSink:
 
 
 def build_event(event: Event, name: str, instance: str) -> JsonObject:
-    """The event as the API server takes it."""
+    """The Event for the API server."""
     note = event.message
     if len(note.encode()) > _LONGEST_NOTE:
         note = note.encode()[: _LONGEST_NOTE - 3].decode(errors="ignore") + "..."

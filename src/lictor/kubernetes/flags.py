@@ -1,4 +1,4 @@
-"""How the controllers are told to behave on their command line, under the names Kyverno uses."""
+"""The flags of the controllers, with Kyverno's names."""
 
 import msgspec
 
@@ -6,13 +6,13 @@ from lictor.core.errors import UsageError
 from lictor.core.lang.duration import parse_duration
 from lictor.core.raw import Json
 
-# As Go reads them.
+# As Go parses them.
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
 
 class Flags(msgspec.Struct, frozen=True, rename="camel"):
-    """One field per flag; the command line is built from these fields.
+    """One field per flag; the command line is generated from these fields.
 
     A duration is text such as `15m`; a list is text with commas.
     """
@@ -30,7 +30,7 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     enable_tracing: bool = False
     tracing_address: str = ""
     tracing_port: str = "4317"
-    # Kyverno has no such flag: it speaks gRPC only.
+    # Kyverno has no such flag: it supports gRPC only.
     tracing_protocol: str = "grpc"
     tracing_creds: str = ""
     enable_policy_exception: bool = False
@@ -56,7 +56,7 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     registry_credential_helpers: str = "default,google,amazon,azure,github"
     registry_mirrors: str = ""
     registry_ca: str = msgspec.field(default="", name="registryCA")
-    # Kyverno has no such flag: folders from which policies in Wasm may have modules (`file://`).
+    # Kyverno has no such flag: folders of modules for Wasm policies (`file://`).
     module_folders: str = ""
     registry_allowlist: str = ""
     registry_blocklist: str = ""
@@ -73,7 +73,7 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     max_queued_events: int = 1000
     events_rate_limit_qps: int = msgspec.field(default=1000, name="eventsRateLimitQPS")
     events_rate_limit_burst: int = 2000
-    # Of the controllers; requests that wait for an answer are not held back.
+    # Of the controllers; requests that wait for an answer are not limited.
     client_rate_limit_qps: int = msgspec.field(default=300, name="clientRateLimitQPS")
     client_rate_limit_burst: int = 300
     # Admission.
@@ -101,7 +101,7 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     tls_key_algorithm: str = "RSA"
     background_service_account_name: str = ""
     reports_service_account_name: str = ""
-    # Kyverno has no such flag: its cleanup controller asks for itself.
+    # Kyverno has no such flag: its cleanup controller uses its own service account.
     cleanup_service_account_name: str = ""
     # Background, reports and cleanup.
     gen_workers: int = 10
@@ -117,8 +117,7 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     auto_delete_webhooks: bool = False
 
 
-# Kyverno's flags about things that are not there or not needed here, by the reason; and whether
-# they are switches.
+# Kyverno's flags that are not supported or not needed, by reason; and whether they are switches.
 WITHOUT_EFFECT = {
     "metrics are for Prometheus, and served without TLS": {
         "exemplarFilter": False,
@@ -186,7 +185,7 @@ CHOICES = {
 
 
 def read_flag_value(name: str, text: str) -> Json:
-    """What a flag of the controllers is set to by a text; UsageError where it cannot be."""
+    """The value of a flag from text; raises UsageError if it is invalid."""
     field = FLAG_FIELDS[name]
     if field.type is bool:
         if text not in _TRUE | _FALSE:
@@ -210,7 +209,7 @@ def _choose(name: str, text: str) -> str:
 
 
 def is_duration(text: Json) -> bool:
-    """Is it a length of time, as Go writes it?"""
+    """Whether it is a duration in Go's notation."""
     try:
         return parse_duration(text) >= 0
     except ValueError:

@@ -1,5 +1,6 @@
-"""Kubeconfig files into a ClusterConfig: merged as kubectl merges them, faults told by field."""
+"""Loads kubeconfig files, merged as kubectl does; errors name the field."""
 
+import os
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterator, Sequence
@@ -8,10 +9,10 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from lictor.core.errors import LoadError
+from lictor.core.errors import LoadError, UsageError
 from lictor.core.load.yaml import iter_documents
 from lictor.core.raw import Json, JsonObject
-from lictor.kubernetes.config import ClusterConfig, describe_cluster, find_proxy
+from lictor.kubernetes.config import ClusterConfig, describe_cluster, find_pod_config, find_proxy
 from lictor.kubernetes.credentials import VERSIONS, ExecPlugin, FilePair, FileSource, PluginSource
 
 _LISTS = {"clusters": "cluster", "users": "user", "contexts": "context"}
@@ -20,7 +21,7 @@ _MODES = ("Never", "IfAvailable", "Always")
 
 
 class KubeconfigEntry(msgspec.Struct, frozen=True):
-    """The body of one named cluster, user or context, and where it stands."""
+    """The body of one named cluster, user or context, and its location."""
 
     body: JsonObject
     file: Path
@@ -63,7 +64,7 @@ class KubeconfigEntry(msgspec.Struct, frozen=True):
         return KubeconfigEntry(value, self.file, f"{self.place}.{field}")
 
     def path(self, field: str) -> Path | None:
-        """A file that the field names; a relative one starts at the kubeconfig's folder."""
+        """A file that the field names; a relative path starts at the kubeconfig's folder."""
         text = self.text(field)
         if not text:
             return None
@@ -73,7 +74,7 @@ class KubeconfigEntry(msgspec.Struct, frozen=True):
         return path
 
     def pem(self, field: str) -> str:
-        """PEM text, in the field itself as base64 (`-data`), else in the file it names."""
+        """PEM text, in the field itself as base64 (`-data`), otherwise in the file it names."""
         data = self.text(f"{field}-data")
         if data:
             try:
@@ -106,6 +107,31 @@ class Kubeconfig(msgspec.Struct):
         return found
 
 
+def load_config(kubeconfig: str = "", context: str = "") -> ClusterConfig:
+    """The first of: the given file, $KUBECONFIG, the Pod's service account, ~/.kube/config.
+
+    A context belongs to a kubeconfig: if one is given, the service account is not used.
+    """
+    if kubeconfig:
+        return read_kubeconfig([Path(kubeconfig).expanduser()], context)
+    listed = [Path(text) for text in os.environ.get("KUBECONFIG", "").split(os.pathsep) if text]
+    if listed:
+        present = [path for path in listed if path.exists()]
+        if not present:
+            raise UsageError(f"KUBECONFIG: no such file: {', '.join(map(str, listed))}")
+        return read_kubeconfig(present, context)
+    inside = None if context else find_pod_config()
+    if inside is not None:
+        return inside
+    usual = Path("~/.kube/config").expanduser()
+    if not usual.exists():
+        raise UsageError(
+            "no cluster: give --kubeconfig, set KUBECONFIG, or run inside a Pod "
+            f"(there is no {usual})"
+        )
+    return read_kubeconfig([usual], context)
+
+
 def read_kubeconfig(files: Sequence[Path], context: str = "") -> ClusterConfig:
     """The cluster and user of a context, or of the current one."""
     merged = Kubeconfig(files)
@@ -136,7 +162,7 @@ def _add_file(merged: Kubeconfig, file: Path) -> None:
         raise LoadError(str(error.strerror or error).lower(), where=str(file)) from error
     for document in iter_documents(data, str(file)):
         if not isinstance(document.body, dict):
-            raise LoadError("is no kubeconfig: expected an object", where=str(file))
+            raise LoadError("not a kubeconfig: expected an object", where=str(file))
         root = KubeconfigEntry(document.body, file, "kubeconfig")
         merged.current = merged.current or root.text("current-context")
         for group in _LISTS:
@@ -166,13 +192,13 @@ def _read_cluster(cluster: KubeconfigEntry) -> ClusterConfig:
     authority = cluster.pem("certificate-authority")
     if insecure and authority:
         raise cluster.fail(
-            "insecure-skip-tls-verify", "may not be true where there is a certificate-authority"
+            "insecure-skip-tls-verify", "must not be true together with certificate-authority"
         )
     if authority and "-----BEGIN" not in authority:
         raise cluster.fail("certificate-authority", "is not PEM text")
     proxy = cluster.text("proxy-url")
     if proxy and not proxy.startswith(_PROXY_SCHEMES):
-        raise cluster.fail("proxy-url", f"only proxies of http and https are known, not {proxy!r}")
+        raise cluster.fail("proxy-url", f"expected a proxy URL of http or https, not {proxy!r}")
     return ClusterConfig(
         server=server,
         ca=authority,
@@ -206,7 +232,7 @@ def _add_certificate(config: ClusterConfig, user: KubeconfigEntry) -> ClusterCon
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if bool(certificate) != bool(key):
         missing = "client-key" if certificate else "client-certificate"
-        raise user.fail(missing, "is missing: a certificate and its key belong together")
+        raise user.fail(missing, "is missing: a certificate needs its key")
     paths = user.path("client-certificate"), user.path("client-key")
     is_data = user.text("client-certificate-data") or user.text("client-key-data")
     identity = None
@@ -219,7 +245,7 @@ def _add_impersonation(config: ClusterConfig, user: KubeconfigEntry) -> ClusterC
     name, groups = user.text("as"), user.texts("as-groups")
     extra = user.inner("as-user-extra")
     if not name and (groups or extra or user.text("as-uid")):
-        raise user.fail("as", "is missing: groups and extra belong to a user to act as")
+        raise user.fail("as", "is missing: groups and extra need a user to impersonate")
     return replace(
         config,
         impersonate=name,

@@ -1,4 +1,4 @@
-"""Who of several replicas leads? A Lease in the cluster decides, as client-go's elections do."""
+"""Leader election with a Lease, compatible with client-go."""
 
 import asyncio
 import logging
@@ -22,20 +22,20 @@ log = logging.getLogger(__name__)
 _LEASE_PERIODS = 6
 _RENEW_PERIODS = 5
 _ATTEMPT_PERIODS = 2
-# Followers look more often than the leader renews, so that a lease that will not be renewed is
-# known to be old soon: the sum of both delays stays well under a takeover time of 15 seconds.
+# Followers check more often than the leader renews, so that an expired lease is noticed soon: both
+# delays together stay well under a takeover time of 15 seconds.
 _LOOK = (0.6, 0.8)
 
 
 def choose_identity() -> str:
-    """Who we are: our Pod (its container may restart and lead on), or something unique."""
+    """The identity: the Pod (its container may restart and keep leading), or a unique text."""
     pod = os.environ.get("POD_NAME") or os.environ.get("KYVERNO_POD_NAME")
     return pod or f"{socket.gethostname()}_{uuid.uuid4().hex[:12]}"
 
 
 class Leadership:
-    """Takes part in one election. Leases are timed by our own clock: how long ago did we see a
-    change? What the clocks of others say does not matter.
+    """Takes part in one election. Leases are timed by the local clock, from the last observed
+    change; other clocks do not matter.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Leadership:
     ) -> None:
         self.name = name
         self.identity = identity
-        # Where nobody shall follow, the lease is left to run out.
+        # Without a successor, the lease is left to expire.
         self.release_at_end = True
         self._client = client
         self._namespace = namespace
@@ -56,19 +56,19 @@ class Leadership:
 
     @property
     def is_leader(self) -> bool:
-        """True while our lease cannot have run out, even if this process was frozen meanwhile."""
+        """True while the lease cannot have expired, even if this process was frozen."""
         return self._renewed_at is not None and time.monotonic() < self._renewed_at + self._duration
 
     @property
     def leader(self) -> str:
-        """Who led when we looked last; empty where nobody did."""
+        """The last observed leader; empty if there was none."""
         return str(_spec(self._lease).get("holderIdentity") or "")
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Run `lead` whenever we are the leader, and cancel it when we are no more.
+        """Run `lead` while this process is the leader, and cancel it afterwards.
 
-        Ends when `lead` does, or when cancelled; then the lease is given back, and another leads
-        at once.
+        Ends when `lead` does, or when cancelled; then the lease is released, and another replica
+        leads at once.
         """
         try:
             while True:
@@ -77,7 +77,7 @@ class Leadership:
                 if await self._hold(lead):
                     return
                 self._renewed_at = None
-                log.warning("lost the lead", extra={"lease": self.name, "leader": self.leader})
+                log.warning("leadership lost", extra={"lease": self.name, "leader": self.leader})
         finally:
             await self._release()
 
@@ -100,7 +100,7 @@ class Leadership:
             await cancel_all(work, keep)
 
     async def _keep(self) -> None:
-        """Renew again and again; returns when that has failed for too long."""
+        """Renew periodically; returns when that has failed for too long."""
         while self._renewed_at is not None:
             deadline = self._renewed_at + self._retry * _RENEW_PERIODS
             await asyncio.sleep(self._retry)
@@ -110,7 +110,7 @@ class Leadership:
                 return
 
     async def _attempt(self) -> bool:
-        """Take or renew the lease; False where that was not possible."""
+        """Acquire or renew the lease; False if that failed."""
         started = time.monotonic()
         try:
             async with asyncio.timeout(self._retry * _ATTEMPT_PERIODS):
@@ -118,7 +118,7 @@ class Leadership:
         except ConflictError:
             return False
         except (ApiError, TimeoutError) as error:
-            self._tell(error)
+            self._log_failure(error)
             return False
         if won:
             # From before the request: others may have seen the change that early.
@@ -127,13 +127,13 @@ class Leadership:
         return won
 
     async def _renew(self) -> bool:
-        """The usual case in one request: the lease is as we wrote it last."""
+        """The usual case in one request: the lease is as last written."""
         if self._renewed_at is None or self._lease is None or self.leader != self.identity:
             return False
         try:
             self._see(await self._client.replace(LEASE, self._build(self._lease)))
         except ApiError as error:
-            # Gone or changed by someone: look again.
+            # Deleted or changed: read it again.
             if error.status in (404, 409):
                 return False
             raise
@@ -155,7 +155,7 @@ class Leadership:
         return self.leader not in ("", self.identity) and time.monotonic() < self._expires_at()
 
     def _expires_at(self) -> float:
-        # The holder says how long its leases are: it may be configured differently.
+        # The holder's duration counts: it may be configured differently.
         duration = _spec(self._lease).get("leaseDurationSeconds")
         return self._changed_at + (duration if isinstance(duration, int) else self._duration)
 
@@ -184,7 +184,7 @@ class Leadership:
         }
 
     async def _release(self) -> None:
-        """Give the lease back, so that nobody waits for it to run out."""
+        """Release the lease, so that no replica waits for it to expire."""
         if self._renewed_at is None or self._lease is None or self.leader != self.identity:
             return
         self._renewed_at = None
@@ -199,7 +199,7 @@ class Leadership:
         except (ApiError, TimeoutError) as error:
             log.info("lease not released", extra={"lease": self.name, "why": str(error)[:200]})
 
-    def _tell(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         reason = f"{type(error).__name__}: {str(error)[:200]}"
         if reason != self._told:
             self._told = reason

@@ -1,4 +1,4 @@
-"""Every metric that lictor serves, declared once: its name, type, labels and meaning."""
+"""Every metric of lictor, declared once: its name, type, labels and meaning."""
 
 from enum import StrEnum
 from functools import cache
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lictor.core.families.registry import registry, resolve
+from lictor.core.families.registry import registry
 from lictor.kubernetes.stored_policy import StoredPolicy
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MetricType(StrEnum):
-    """The types of Prometheus that are used here."""
+    """The Prometheus types in use."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -24,18 +24,18 @@ class MetricType(StrEnum):
 class MetricDescription(msgspec.Struct, frozen=True):
     """One metric."""
 
-    # Without the `_total` that counters get on the page.
+    # Without the suffix `_total` of counters.
     name: str
     type: MetricType
     help: str
     labels: tuple[str, ...] = ()
-    # Values of its only label that are known before anything happens. These series begin at zero:
-    # Prometheus does not see the first increase of a series that begins at one.
+    # Values of its only label that are known in advance. These series start at zero: Prometheus
+    # does not see the first increase of a series that starts at one.
     values: tuple[str, ...] = ()
 
     @property
     def shown_name(self) -> str:
-        """The name of its family on the page."""
+        """The name of its family in the exposition."""
         return f"{self.name}_total" if self.type is MetricType.COUNTER else self.name
 
 
@@ -91,12 +91,12 @@ _ADMISSION: Final = (
     _M(INFO, _G, "1, with the version as label.", ("version",)),
     _M(REQUESTS, _C, "Admission requests.", _REQUEST_LABELS),
     _M(REVIEW_SECONDS, _H, "Seconds from a request to its answer.", _REQUEST_LABELS),
-    # Paths name policies, and there are many: they are no label here.
+    # Paths contain policy names, of which there are many: they are no label here.
     _M(HTTP_REQUESTS, _C, "HTTP requests to the webhook server.", ("http_method",)),
     _M(HTTP_SECONDS, _H, "Seconds of HTTP requests to the webhook server.", ("http_method",)),
     _M(RULE_SECONDS, _H, "Seconds that single rules took.", _RULE_LABELS),
     _M(RULE_RESULTS, _C, "Answers of single rules.", _RULE_LABELS),
-    # Kinds of policies may have a histogram of their own; namespaced kinds share it.
+    # Kinds of policies may have a separate histogram; namespaced kinds share it.
     *(
         _M(kind.duration_metric, _H, f"The same for {kind.kind}.", _CEL_LABELS)
         for kind in registry().kinds
@@ -221,7 +221,7 @@ _POLICY_SERVER: Final = (
     _M(EVALUATIONS, _C, "Requests that policies evaluated.", _EVALUATION_LABELS),
     _M(EVALUATION_LATENCY, _H, "Milliseconds from a question to its answer.", _EVALUATION_LABELS),
 )
-# By what they tell of, in the order of the page in docs.
+# By subject, in the order of the documentation page.
 PARTS: Final = {
     "Admission": _ADMISSION,
     "Processes and certificates": _PROCESSES,
@@ -234,7 +234,7 @@ METRICS: Final = {metric.name: metric for part in PARTS.values() for metric in p
 
 
 def label_policy(policy: StoredPolicy) -> tuple[str, ...]:
-    """The labels that all metrics of policies begin with."""
+    """The labels that all policy metrics start with."""
     return (
         _read_mode(policy),
         "namespaced" if policy.namespace else "cluster",
@@ -245,27 +245,27 @@ def label_policy(policy: StoredPolicy) -> tuple[str, ...]:
 
 
 def _read_mode(policy: StoredPolicy) -> str:
-    """Whether anything of a policy enforces, where its kind can tell."""
-    if policy.record is None or not policy.kind.read_mode:
+    """Whether any rule of a policy enforces, if its kind has that."""
+    if policy.record is None:
         return "audit"
-    return str(resolve(policy.kind.read_mode)(policy.record))
+    return policy.kind.family.read_mode(policy.record) or "audit"
 
 
-# Created on first use: the multi-process mode is chosen by the environment when the library is
-# imported, and whoever serves no metrics should not pay for it.
+# Created on first use: the library chooses its multi-process mode on import, by the environment,
+# and processes without metrics should not import it.
 @cache
 def open_counter(name: str) -> "Counter":
-    """A counter of prometheus-client, for processes that do not have `Counters`."""
+    """A prometheus-client counter, for processes without `Counters`."""
     from prometheus_client import Counter, disable_created_metrics
 
-    disable_created_metrics()  # type: ignore[no-untyped-call]  # the library does not say
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types
     metric = METRICS[name]
     return Counter(metric.name, metric.help, metric.labels)
 
 
 @cache
 def open_gauge(name: str) -> "Gauge":
-    """A gauge of prometheus-client; of several processes, the one that wrote last counts."""
+    """A prometheus-client gauge; of several processes, the last written value counts."""
     from prometheus_client import Gauge
 
     metric = METRICS[name]

@@ -1,4 +1,4 @@
-"""The names of lictor's own objects in the cluster, and which objects are its own."""
+"""The names of lictor's objects in the cluster, and which objects are lictor's."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from lictor.kubernetes.resource import Resource
 
 
 class Names(msgspec.Struct, frozen=True):
-    """Names that follow from the prefix and the namespace of an installation."""
+    """Names derived from the prefix and the namespace of an installation."""
 
     prefix: str = "lictor"
     namespace: str = "lictor"
@@ -16,7 +16,7 @@ class Names(msgspec.Struct, frozen=True):
         return f"{self.prefix}-{name}-webhook-cfg"
 
     def webhook_entry(self, name: str) -> str:
-        """One webhook in a configuration, such as `validate`: API servers want three labels."""
+        """One webhook in a configuration, such as `validate`: API servers require three labels."""
         return f"{name}.{self.prefix}.svc"
 
     @property
@@ -33,18 +33,13 @@ class Names(msgspec.Struct, frozen=True):
 
     @property
     def web(self) -> str:
-        """Deployment and Service of the page."""
+        """Deployment and Service of the web UI."""
         return f"{self.prefix}-web"
 
     @property
     def boards_config_map(self) -> str:
-        """The ConfigMap with the boards of the page."""
+        """The ConfigMap with the boards of the web UI."""
         return f"{self.prefix}-web-boards"
-
-    @property
-    def web_memory(self) -> list[str]:
-        """The ConfigMaps in which the page remembers whom it told what."""
-        return [f"{self.web}-notifications-{record}" for record in ("snapshot", "recent")]
 
     def authority_secret(self) -> str:
         """The Secret with the certificate authority of the admission server."""
@@ -64,7 +59,7 @@ class Names(msgspec.Struct, frozen=True):
 
     @property
     def web_lease(self) -> str:
-        """The Lease of the replica of the page that sends notifications."""
+        """The Lease of the web UI replica that sends notifications."""
         return f"{self.web}-notifications"
 
     @property
@@ -73,19 +68,19 @@ class Names(msgspec.Struct, frozen=True):
 
     @property
     def quarantine_lease(self) -> str:
-        """The Lease that lists the policies over which a process has died."""
+        """The Lease that lists quarantined policies."""
         return f"{self.prefix}-quarantine"
 
     @property
     def owner_role(self) -> str:
-        """The ClusterRole that owns what has no namespace, so that it goes with us."""
+        """The ClusterRole that owns cluster-scoped objects, so that they are deleted with it."""
         return f"{self.prefix}:admission-controller"
 
     def service_account(self, name: str) -> str:
         return f"system:serviceaccount:{self.namespace}:{self.prefix}-{name}-controller"
 
 
-# The groups of the kinds that an installation brings.
+# The API groups of the installed kinds.
 _GROUPS = frozenset(
     (
         "kyverno.io",
@@ -99,8 +94,8 @@ _GROUPS = frozenset(
 
 
 def is_own_object(names: Names, resource: Resource, namespace: str, name: str) -> bool:
-    """Everything in our namespace, and what we have outside of all of them."""
-    # A kind that was guessed to live in no namespace is looked at both ways.
+    """Everything in lictor's namespace, and its cluster-scoped objects."""
+    # A kind that was guessed to be cluster-scoped is checked both ways.
     if namespace == names.namespace:
         return True
     if resource.namespaced:

@@ -9,13 +9,13 @@ from lictor.kubernetes.client import Client
 from lictor.kubernetes.resource import NAMESPACE
 
 _NO_LABELS: Mapping[str, str] = {}
-# Namespaces that were asked for before the watch told of them: how many, and for how long.
+# Namespaces that were read before the watch reported them: how many, and for how long.
 _MAX_EARLY = 1000
 _EARLY_SECONDS = 30.0
 
 
 class NamespaceCache:
-    """All namespaces by name. `run` follows them until cancelled."""
+    """All namespaces by name. `run` watches them until cancelled."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -28,11 +28,11 @@ class NamespaceCache:
         await self._cache.run()
 
     async def wait(self) -> None:
-        """Until all of them have been read for the first time."""
+        """Wait for the first complete list."""
         await self._cache.wait()
 
     def object(self, name: str) -> JsonObject | None:
-        """The whole Namespace; None where there is none that we know of."""
+        """The whole Namespace; None if it is unknown."""
         found = self._cache.get(name)
         if found is None and name in self._early:
             until, found = self._early[name]
@@ -42,7 +42,7 @@ class NamespaceCache:
         return found
 
     def labels(self, name: str) -> Mapping[str, str]:
-        """The labels of a namespace; none where we do not know it (see `ensure`)."""
+        """The labels of a namespace; none if it is unknown (see `ensure`)."""
         found = self.object(name)
         if found is None:
             return _NO_LABELS
@@ -50,10 +50,10 @@ class NamespaceCache:
         return labels or _NO_LABELS
 
     async def ensure(self, name: str) -> JsonObject | None:
-        """The Namespace, asked for where the watch has not told of it yet.
+        """The Namespace, read from the API server if the watch has not reported it yet.
 
-        The first object in a new namespace may be here before the news of the namespace; policies
-        that select namespaces by label would not see it.
+        The first object in a new namespace may arrive before the watch event; policies that select
+        namespaces by label would miss it.
         """
         found = self.object(name)
         if found is not None or not name:
@@ -64,7 +64,7 @@ class NamespaceCache:
         return found
 
     def listen(self, listener: Callable[[Change], None]) -> None:
-        """Call `listener` with every change from now on; it must not block."""
+        """Call `listener` with every later change; it must not block."""
         self._cache.listen(listener)
 
     def _forget_early(self, change: Change) -> None:

@@ -1,4 +1,4 @@
-"""What a process of lictor writes to its log: how much, and records of requests and policies."""
+"""Logging of a process: levels, and records of requests and policies."""
 
 import logging
 import time
@@ -11,7 +11,7 @@ from lictor.kubernetes.settings import LOG_LEVELS, Settings, SettingsWatch
 
 log = logging.getLogger(__name__)
 
-# Libraries that log each request: only where everything is asked for.
+# Libraries that log each request: only at the most verbose level.
 _CHATTY: Final = ("httpx", "httpcore", "asyncio", "hpack")
 _EVERYTHING: Final = "trace"
 _DEBUG_FROM: Final = 4
@@ -25,14 +25,14 @@ _BLANK: Final = vars(logging.makeLogRecord({}))
 
 
 def choose_level(verbosity: int) -> str:
-    """What a number of `--v` means."""
+    """The level for a number of `--v`."""
     if verbosity >= _EVERYTHING_FROM:
         return _EVERYTHING
     return "debug" if verbosity >= _DEBUG_FROM else "info"
 
 
 def set_level(level: str) -> None:
-    """Log so much from now on, in this process: one of LOG_LEVELS."""
+    """Set the level of this process: one of LOG_LEVELS."""
     number = logging.DEBUG
     if level != _EVERYTHING:
         number = logging.getLevelNamesMapping()[level.upper()]
@@ -43,7 +43,7 @@ def set_level(level: str) -> None:
 
 
 def read_level() -> str:
-    """How much this process logs just now."""
+    """The current level of this process."""
     number = logging.getLogger().level
     if number <= logging.DEBUG:
         is_all = logging.getLogger(_CHATTY[0]).level == logging.NOTSET
@@ -52,7 +52,7 @@ def read_level() -> str:
 
 
 def follow_log_level(settings: SettingsWatch) -> None:
-    """Log as much as the settings say; where they say nothing, as much as now."""
+    """Use the level of the settings; if they have none, the current one."""
     usual = now = read_level()
 
     def change(current: Settings) -> None:
@@ -61,7 +61,7 @@ def follow_log_level(settings: SettingsWatch) -> None:
         if wanted == now:
             return
         facts = {"before": now, "level": wanted}
-        # Told while one of the two levels lets it through.
+        # Logged while one of the two levels allows it.
         if LOG_LEVELS.index(wanted) > LOG_LEVELS.index(now):
             set_level(wanted)
             log.info("log level changed", extra=facts)
@@ -74,17 +74,17 @@ def follow_log_level(settings: SettingsWatch) -> None:
 
 
 class FactRecord(logging.LogRecord):
-    """A record made once per request, for `Logger.handle`: a constant message, and facts.
+    """A record built once per request, for `Logger.handle`: a constant message, and facts.
 
-    `logging` would look for the line of code, the thread and the process, and would mix the facts
-    with thirty fields of its own, from which whoever writes the line had to pick them out again.
+    `logging` would determine the line of code, the thread and the process, and mix the facts with
+    its own thirty fields, from which the formatter had to separate them again.
     """
 
     facts: JsonObject
 
     def __init__(self, name: str, level: int, message: str, facts: JsonObject) -> None:
         now = time.time()
-        # Others' formatters look into this very dictionary.
+        # Other formatters read this dictionary.
         fields = self.__dict__
         fields.update(_BLANK)
         fields.update(facts)
@@ -97,14 +97,14 @@ class FactRecord(logging.LogRecord):
 
 
 class FactLine:
-    """A message and the names of its facts: of many lines, what is the same each time."""
+    """A message and the names of its facts: what is the same in many lines."""
 
     __slots__ = ("message", "names", "spaces", "text")
 
     def __init__(self, message: str, *names: str) -> None:
         self.message = message
         self.names = names
-        # As people read it, with places for the values.
+        # As text, with placeholders for the values.
         self.text = "".join((message.replace("%", "%%"), *[f" {name}=%s" for name in names]))
         self.spaces = self.text.count(" ")
 
@@ -116,16 +116,16 @@ class FactHandler(logging.Handler):
     """A handler that can write a line without a record."""
 
     def write_facts(self, name: str, level: int, line: FactLine, values: tuple[Json, ...]) -> None:
-        """What a logger of this name says."""
+        """Write a line of the logger with this name."""
         raise NotImplementedError
 
 
 def log_facts(logger: logging.Logger, level: int, line: FactLine, *values: Json) -> None:
-    """Like `logger.log(level, message, extra=facts)`, by a way that is short enough for requests.
+    """Like `logger.log(level, message, extra=facts)`, but fast enough for requests.
 
-    A record, its formatter and the search for handlers are a dozen functions, which cost a request
-    more than three of its rules do. They are left out where one handler gets every line. Whoever
-    calls this has asked `isEnabledFor`.
+    A record, its formatter and the search for handlers are a dozen functions, which cost more than
+    three rules. They are skipped if one handler gets every line. The caller has checked
+    `isEnabledFor`.
     """
     handlers = logging.root.handlers
     if len(handlers) == 1 and isinstance(handlers[0], FactHandler):
@@ -136,8 +136,8 @@ def log_facts(logger: logging.Logger, level: int, line: FactLine, *values: Json)
 
 
 def log_guest_line(line: GuestLogLine) -> None:
-    """Write a line of a policy to the log; levels that nobody knows are for those who debug."""
+    """Write a line of a policy to the log; unknown levels are logged as debug."""
     level = _GUEST_LEVELS.get(line.level, logging.DEBUG)
-    # Together, so that none of the policy's own fields takes the name of one of ours.
+    # Nested, so that none of the policy's fields overrides one of lictor's.
     fields = {"fields": dict(line.data)} if line.data else {}
     log.log(level, "policy log", extra={"policy": line.policy, "said": line.message, **fields})

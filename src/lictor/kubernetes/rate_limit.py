@@ -1,4 +1,4 @@
-"""So much in a second, and not more."""
+"""A token bucket."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class TokenBucket:
-    """So many a second, and a burst of so many at once; zero is no limit."""
+    """A rate per second, and a burst; zero is no limit."""
 
     def __init__(
         self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic
@@ -18,13 +18,13 @@ class TokenBucket:
         self._at = clock()
 
     async def take(self) -> None:
-        """Wait for one's turn."""
+        """Wait for a token."""
         if self._rate <= 0:
             return
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
         self._at = now
-        # Below zero is a debt: whoever comes later waits longer.
+        # Below zero is a debt: later callers wait longer.
         self._tokens -= 1
         if self._tokens < 0:
             await asyncio.sleep(-self._tokens / self._rate)

@@ -1,4 +1,4 @@
-"""RBAC: which roles are bound to a caller, and what the API server allows someone to do."""
+"""RBAC: the roles bound to a caller, and permission checks by the API server."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ _MOST_ANSWERS = 4096
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What a SubjectAccessReview asks: may this user do this to that?"""
+    """The question of a SubjectAccessReview: may this user do this?"""
 
     user: str
     verb: str
@@ -33,7 +33,7 @@ AccessCheck: TypeAlias = Callable[[Access], Awaitable[bool]]
 
 
 def ask_api_server(client: Client) -> AccessCheck:
-    """Permissions as they are now."""
+    """Current permissions."""
 
     async def allows(access: Access) -> bool:
         attributes = {
@@ -63,7 +63,7 @@ def ask_api_server(client: Client) -> AccessCheck:
 def remember_answers(
     allows: AccessCheck, seconds: float, clock: Callable[[], float] = time.monotonic
 ) -> AccessCheck:
-    """The same, but each question is asked once in so many seconds."""
+    """The same, cached for some seconds."""
     known: dict[Access, tuple[float, bool]] = {}
 
     async def answer(access: Access) -> bool:
@@ -80,7 +80,7 @@ def remember_answers(
 
 
 def _list_groups(user: str) -> list[str]:
-    """The groups that the API server gives to every service account."""
+    """The groups that the API server assigns to every service account."""
     parts = user.split(":")
     if len(parts) != 4 or parts[:2] != ["system", "serviceaccount"]:
         return []
@@ -98,16 +98,16 @@ _MAX_ANSWERS = 4096
 
 
 class _Grant(msgspec.Struct, frozen=True):
-    """What one binding gives: a Role of its namespace, or a ClusterRole."""
+    """What one binding grants: a Role of its namespace, or a ClusterRole."""
 
     role: str
     is_cluster_role: bool
-    # Where a ClusterRole counts; empty: everywhere.
+    # Where a ClusterRole applies; empty: everywhere.
     namespace: str
 
 
 class RoleCache:
-    """Bindings by the names of their subjects. `run` follows them until cancelled."""
+    """Bindings by the names of their subjects. `run` watches them until cancelled."""
 
     def __init__(self, client: Client) -> None:
         self._caches = (
@@ -127,14 +127,14 @@ class RoleCache:
                 tasks.create_task(cache.run())
 
     async def wait(self) -> None:
-        """Until all bindings have been read for the first time."""
+        """Wait for the first complete lists."""
         for cache in self._caches:
             await cache.wait()
 
     def roles_of(self, caller: Caller, namespace: str = "") -> Roles:
         """Roles (`namespace:name`) and cluster roles of a caller, for a request in a namespace.
 
-        A ClusterRole that a RoleBinding gives counts in the binding's namespace only.
+        A ClusterRole of a RoleBinding applies in the binding's namespace only.
         """
         key = (caller.username, caller.groups, namespace)
         answer = self._answers.get(key)
@@ -216,7 +216,7 @@ def _read_grant(binding: JsonObject) -> _Grant | None:
 
 
 def _list_subjects(binding: JsonObject) -> Iterator[tuple[bool, str]]:
-    """Whether each subject is a group, and the name by which a caller has it."""
+    """Whether each subject is a group, and its name."""
     for subject in binding.get("subjects") or ():
         name = str(subject.get("name") or "")
         match subject.get("kind"):

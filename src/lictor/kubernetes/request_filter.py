@@ -1,4 +1,4 @@
-"""Which requests are exempt from policies: by their user, or by the resource they are about."""
+"""Requests that are exempt from policies: by user or by resource."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -18,20 +18,20 @@ ResourceFilterTest: TypeAlias = Callable[[GroupVersionKind, str, str, str], bool
 _CallerTest: TypeAlias = Callable[[Caller], bool]
 
 _NAMESPACE = GroupVersionKind("", "v1", "Namespace")
-# Book-keeping of the engine itself: evaluating it would make more of it.
+# Kyverno's internal objects: evaluating them would create more of them.
 _OWN_KINDS = frozenset({
     "AdmissionReport", "ClusterAdmissionReport", "BackgroundScanReport",
     "ClusterBackgroundScanReport", "UpdateRequest",
 })  # fmt: skip
-# More kinds than any API server serves; a forged review must not fill our memory.
+# More kinds than any API server serves; a forged review must not fill the memory.
 _MAX_KINDS = 4096
 
 
 def build_filter(
     settings: Settings, *, skip_resource_filters: bool = False, own_accounts: str = ""
 ) -> RequestFilter:
-    """Is this request exempt, for its caller or for what it is about?"""
-    # Events and reports of lictor's own service accounts (by prefix) are exempt.
+    """Whether this request is exempt, by its caller or its resource."""
+    # Events and reports of lictor's service accounts (by prefix) are exempt.
     is_excluded = _build_caller_test(settings)
     if skip_resource_filters:
         settings = msgspec.structs.replace(settings, resource_filters=())
@@ -53,7 +53,7 @@ def build_filter(
             place, name = metadata.get("namespace") or "", metadata.get("name") or ""
             return is_filtered(kind, request.subresource, place, name)
         if request.subresource:
-            # What is sent (a Scale, PodExecOptions) is not of the kind that it is sent to.
+            # The body (a Scale, PodExecOptions) is not of the kind of the resource.
             asked = admission.get("resource") or {}
             group, version = asked.get("group") or "", asked.get("version") or ""
             owner = find_kind(group, version, asked.get("resource") or "")
@@ -73,7 +73,7 @@ def _is_own(caller: Caller | None, own_accounts: str) -> bool:
 
 
 def build_resource_filter(settings: Settings) -> ResourceFilterTest:
-    """Is an object of this kind, at this place, exempt?"""
+    """Whether an object of this kind, namespace and name is exempt."""
     filters = [
         (
             compile_kind_selector(parse_kind_selector(each.kind)),
@@ -82,7 +82,7 @@ def build_resource_filter(settings: Settings) -> ResourceFilterTest:
         )
         for each in settings.resource_filters
     ]
-    # Most filters name a kind: what is left of them for one kind is found once.
+    # Most filters name a kind: the filters of each kind are cached.
     concerned: dict[tuple[GroupVersionKind, str], list[tuple[Json, Json]]] = {}
 
     def find(kind: GroupVersionKind, subresource: str) -> list[tuple[Json, Json]]:
@@ -103,7 +103,7 @@ def build_resource_filter(settings: Settings) -> ResourceFilterTest:
         for fits_namespace, fits_name in tests:
             if fits_namespace(namespace) and fits_name(name):
                 return True
-            # A filter of a namespace's objects means the namespace as well.
+            # A filter for a namespace's objects also covers the namespace.
             if kind == _NAMESPACE and fits_namespace(name):
                 return True
         return False
@@ -128,7 +128,7 @@ def _build_caller_test(settings: Settings) -> _CallerTest:
 
 
 def _compile_callers(patterns: list[tuple[str, ...]]) -> _CallerTest | None:
-    """Does one of a caller's names fit a pattern? None where there is no pattern."""
+    """Whether one of a caller's names matches a pattern; None if there are no patterns."""
     if not any(patterns):
         return None
     usernames, groups, roles, cluster_roles = (_compile_names(each) for each in patterns)

@@ -1,9 +1,10 @@
-"""Which kinds of the API we speak of, and the paths under which the API server has them."""
+"""Kinds of the API and their paths."""
 
 import msgspec
 
 from lictor.core.families.admission_policy import VALIDATING_KIND
-from lictor.core.families.registry import PolicyKind, registry
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.registry import registry
 from lictor.core.lang.url import escape_segment
 
 
@@ -21,9 +22,9 @@ class Resource(msgspec.Struct, frozen=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of the collection, of one object, or of a part of it.
+        """The path of the collection, of one object, or of a subresource.
 
-        Raises ApiError where a name would lead to another place.
+        Raises ApiError for a name that would change the path.
         """
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if self.namespaced and namespace:

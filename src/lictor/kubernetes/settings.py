@@ -1,4 +1,4 @@
-"""The installation's ConfigMap: which requests are exempt, and how lictor behaves."""
+"""The installation's ConfigMap: exempt requests, and behaviour."""
 
 import logging
 import re
@@ -22,12 +22,12 @@ _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _HOST = re.compile(r"[a-z0-9]([-a-z0-9_]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9_]*[a-z0-9])?)*(:[0-9]+)?")
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-# From the least to the most; the last also lets libraries speak.
+# From least to most verbose; the last also includes libraries.
 LOG_LEVELS = ("error", "warning", "info", "debug", "trace")
 
 
 class ResourceFilterEntry(msgspec.Struct, frozen=True):
-    """`[kind,namespace,name]`: objects that no policy concerns."""
+    """`[kind,namespace,name]`: objects that are exempt from all policies."""
 
     kind: str
     namespace: str = ""
@@ -42,7 +42,7 @@ class CallerExclusion(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The settings in force. `problems` tells the entries that could not be read."""
+    """The current settings. `problems` lists the invalid entries."""
 
     resource_filters: tuple[ResourceFilterEntry, ...] = ()
     exclude_usernames: CallerExclusion = CallerExclusion()
@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True):
     default_registry: str = "docker.io"
     enable_default_registry_mutation: bool = True
     generate_success_events: bool = False
-    # Empty: of every action.
+    # Empty: all actions.
     success_event_actions: frozenset[str] = frozenset()
     webhook_namespace_selector: JsonObject | None = None
     webhook_object_selector: JsonObject | None = None
@@ -61,13 +61,13 @@ class Settings(msgspec.Struct, frozen=True):
     match_conditions: tuple[JsonObject, ...] = ()
     update_request_threshold: int = 1000
     max_context_size: int = 2 * 1024 * 1024
-    # One of LOG_LEVELS; empty: as the flags say.
+    # One of LOG_LEVELS; empty: as set by the flags.
     log_level: str = ""
     problems: tuple[str, ...] = ()
 
     @property
     def needs_roles(self) -> bool:
-        """Do exclusions ask for the roles of the caller?"""
+        """Whether exclusions need the roles of the caller."""
         return bool(self.exclude_roles.excluded or self.exclude_cluster_roles.excluded)
 
 
@@ -75,7 +75,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def read_settings(config_map: JsonObject | None) -> Settings:
-    """The settings of a ConfigMap; what cannot be read keeps its default and is told."""
+    """The settings of a ConfigMap; an invalid one keeps its default and is reported."""
     data = (config_map or {}).get("data")
     reader = _Reader(data if isinstance(data, dict) else {})
     found: dict[str, Json] = {
@@ -112,7 +112,7 @@ class _Reader:
         return value.strip() if isinstance(value, str) else ""
 
     def read(self, key: str, parse: Callable[[str], Json]) -> Json:
-        """What the entry says; None where it is not there or cannot be read."""
+        """The value of the entry; None if it is missing or invalid."""
         if not self.text(key):
             return None
         try:
@@ -145,7 +145,7 @@ class _Reader:
         if len(parts) < 3:
             missing = "name" if len(parts) == 2 else "namespace and name"
             self.problems.append(
-                f"{key}: [{inside}] gives no {missing}, and so fits only what has none; "
+                f"{key}: [{inside}] has no {missing}, and so matches only objects without; "
                 "write * for all"
             )
         return ResourceFilterEntry(*parts)
@@ -175,7 +175,7 @@ def _read_size(text: str) -> int:
     except (ValueError, ArithmeticError):
         raise ValueError(f"expected a size such as 2Mi, not {text!r}") from None
     if size <= 0:
-        raise ValueError(f"expected more than nothing, not {text!r}")
+        raise ValueError(f"expected more than zero, not {text!r}")
     return size
 
 
@@ -240,7 +240,7 @@ def _read_selectors(text: str) -> dict[str, Json]:
 
 
 class SettingsWatch:
-    """The settings of now; `run` follows the ConfigMap until cancelled."""
+    """The current settings; `run` watches the ConfigMap until cancelled."""
 
     def __init__(self, client: Client, names: Names) -> None:
         self.current = Settings()
@@ -259,11 +259,11 @@ class SettingsWatch:
         await self._cache.run()
 
     async def wait(self) -> None:
-        """Until the ConfigMap, or that there is none, has been seen."""
+        """Wait until the ConfigMap, or its absence, was read."""
         await self._cache.wait()
 
     def listen(self, listener: Callable[[Settings], None]) -> None:
-        """Call `listener` with the new settings whenever they change; it must not block."""
+        """Call `listener` with the new settings when they change; it must not block."""
         self._listeners.append(listener)
 
     def _read(self) -> None:

@@ -1,4 +1,4 @@
-"""A policy as the API server has it, and what follows from its document."""
+"""A policy as stored in the API server, and values derived from it."""
 
 import sys
 from collections.abc import Callable, Hashable, Mapping
@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from lictor.core.families.registry import PolicyKind, registry
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.registry import registry
 from lictor.core.load.policies import Loaded, has_errors, load_object
 from lictor.core.model.finding import Finding
 from lictor.core.model.metadata import PolicyRecord
@@ -17,7 +18,7 @@ from lictor.kubernetes.cache import drop_managed_fields
 from lictor.kubernetes.resource import Resource
 
 _T = TypeVar("_T")
-# Conditions that say that a policy is in force, of all families.
+# Conditions that mark a policy as ready, of all families.
 _READY = frozenset(("Ready", "WebhookConfigured", "PolicyActive"))
 
 # What the API server changes with every write.
@@ -25,23 +26,23 @@ _VOLATILE = frozenset(("managedFields", "resourceVersion"))
 
 
 def is_ready(document: JsonObject) -> bool:
-    """Does the status of a policy say that it is in force?"""
+    """Whether the status of a policy reports it as ready."""
     status = document.get("status") or {}
     conditions = (status.get("conditionStatus") or status).get("conditions") or ()
     return any(each["type"] in _READY and each["status"] == "True" for each in conditions)
 
 
 def keep_policy(item: JsonObject) -> JsonObject:
-    """A policy as it is kept in memory: those of many teams say the same in most places.
+    """A policy with shared texts: policies of many teams are mostly equal.
 
-    Equal texts are one object. In metadata, most texts are of one object alone.
+    Equal texts become one object. Texts in metadata are mostly unique.
     """
     metadata = drop_managed_fields(item).get("metadata")
     found = [item.get("spec")]
     if isinstance(metadata, dict):
         found += [metadata.get("annotations"), metadata.get("labels")]
     shared: list[Json] = [each for each in found if isinstance(each, dict)]
-    # Whoever writes a policy decides how deep it is.
+    # The author of a policy determines its depth.
     while shared:
         node = shared.pop()
         pairs = node.items() if isinstance(node, dict) else enumerate(node)
@@ -60,7 +61,7 @@ def read_policy(
     *,
     always_ignore: bool,
 ) -> "StoredPolicy":
-    """A policy with its record; read again only where it says something else than before."""
+    """A policy with its record; loaded again only if it has changed."""
     known = before.get((kind, str(document["metadata"].get("uid"))))
     if known is not None and known.document is document:
         return known
@@ -71,7 +72,7 @@ def read_policy(
 
 
 def _strip(document: JsonObject) -> JsonObject:
-    """The document without what we write ourselves: the status, and the versions that follow."""
+    """The document without what lictor writes itself: the status, and the resulting versions."""
     metadata = {key: each for key, each in document["metadata"].items() if key not in _VOLATILE}
     return {**document, "metadata": metadata, "status": None}
 
@@ -83,19 +84,19 @@ def _first_record(loaded: Loaded) -> PolicyRecord | None:
 
 
 class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
-    """A policy as the API server has it, and as a record where it can be read."""
+    """A stored policy, with its record if it can be loaded."""
 
     resource: Resource
     document: JsonObject
     record: PolicyRecord | None
     problems: tuple[Finding, ...] = ()
-    # The installation may turn every failure policy into Ignore.
+    # The installation may change every failure policy to Ignore.
     always_ignore: bool = False
-    # By what it answers; a copy with another status has the same.
+    # By function; a copy with another status shares it.
     _derived: dict[Hashable, Any] = msgspec.field(default_factory=dict)
 
     def derive(self, question: Hashable, work_out: Callable[[], _T]) -> _T:
-        """What follows from the policy without its status: worked out once for each question."""
+        """A value derived from the policy without its status; computed once for each function."""
         if question not in self._derived:
             self._derived[question] = work_out()
         found: _T = self._derived[question]
@@ -103,7 +104,7 @@ class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
 
     @cached_property
     def kind(self) -> PolicyKind:
-        """What is declared of its kind."""
+        """The declaration of its kind."""
         return registry().get(self.resource.group, self.resource.kind)
 
     @cached_property
@@ -120,7 +121,7 @@ class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
 
     @cached_property
     def unique_name(self) -> str:
-        """The name of its path, where it has one of its own; else empty."""
+        """The name of its separate webhook path; empty if it has none."""
         path = self.kind.path
         if path is None or not path.per_policy:
             return ""
@@ -136,8 +137,8 @@ class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
 
     @cached_property
     def failure_policy(self) -> str:
-        """What the API server does when we do not answer: Fail or Ignore."""
-        # What only triggers work of the background holds up nobody.
+        """What the API server does without an answer: Fail or Ignore."""
+        # A policy that only triggers background work must not block requests.
         if self.always_ignore:
             return "Ignore"
         if self.kind.failure_policy:
@@ -148,17 +149,17 @@ class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
 
     @cached_property
     def admission(self) -> bool:
-        """Is it asked when requests come?"""
+        """Whether it is evaluated at admission."""
         return self._enabled("admission")
 
     @cached_property
     def background(self) -> bool:
-        """Is it asked about what is there already?"""
+        """Whether it is evaluated for existing objects."""
         return self._enabled("background")
 
     @cached_property
     def is_native(self) -> bool:
-        """Does an admission policy of Kubernetes, made from this one, do its work?"""
+        """Whether a generated Kubernetes admission policy does its work."""
         status = self.document.get("status") or {}
         made = status.get("validatingadmissionpolicy") or {}
         return bool(status.get("generated") or made.get("generated"))

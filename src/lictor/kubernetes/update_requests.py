@@ -1,4 +1,4 @@
-"""Work that a request asked for beyond its own object, as UpdateRequests that everyone can see."""
+"""Background work that a request triggered, stored as UpdateRequests."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ _TRIES = 10
 
 
 class UpdateType(StrEnum):
-    """What is to be done; the words are Kyverno's."""
+    """The type of work, in Kyverno's words."""
 
     MUTATE = "mutate"
     GENERATE = "generate"
@@ -35,7 +35,7 @@ class UpdateType(StrEnum):
 
 
 class UpdateTrigger(msgspec.Struct, frozen=True):
-    """The object that a rule was triggered by."""
+    """The object that triggered a rule."""
 
     api_version: str = ""
     kind: str = ""
@@ -51,7 +51,7 @@ class UpdateTrigger(msgspec.Struct, frozen=True):
         return cls(*(str(part or "") for part in (*parts, *more)))
 
     def describe(self) -> JsonObject:
-        """As the fields of an UpdateRequest."""
+        """As fields of an UpdateRequest."""
         fields = {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -63,32 +63,32 @@ class UpdateTrigger(msgspec.Struct, frozen=True):
 
 
 class Update(msgspec.Struct, frozen=True):
-    """Rules of one policy that one trigger set off."""
+    """Rules of one policy that one trigger matched."""
 
     type: UpdateType
     policy: str
     rules: tuple[str, ...]
     trigger: UpdateTrigger
-    # Only take away what was made for the trigger.
+    # Only delete what was generated for the trigger.
     delete_downstream: bool = False
-    # Who asked for what, where a request was the reason: the AdmissionRequest, and the roles.
+    # The AdmissionRequest and the caller's roles, if a request was the reason.
     admission: JsonObject | None = None
     caller: JsonObject | None = None
 
 
 class StoredUpdate(msgspec.Struct, frozen=True):
-    """An update as it lies in the cluster."""
+    """A stored update."""
 
     update: Update
     name: str
     uid: str
-    # Grows with time: of two, the later one has the greater.
+    # Increases with time: the later of two has the greater value.
     version: int
     created: str
 
 
 def build_update_request(update: Update, namespace: str) -> JsonObject:
-    """The object that stands for an update."""
+    """The object of an update."""
     label = "mutate.updaterequest" if "mutate" in update.type else "generate"
     trigger = update.trigger.describe()
     info: JsonObject = {}
@@ -125,7 +125,7 @@ def build_update_request(update: Update, namespace: str) -> JsonObject:
 
 
 def read_update_request(body: JsonObject) -> StoredUpdate | None:
-    """The update that an object stands for; None where it makes no sense."""
+    """The update of an object; None if it is invalid."""
     spec, metadata = body.get("spec") or {}, body["metadata"]
     contexts = [each for each in spec.get("ruleContext") or () if isinstance(each, dict)]
     try:
@@ -161,9 +161,9 @@ def _rename(place: Mapping[str, Json]) -> JsonObject:
 
 
 class UpdateRequests:
-    """Sends updates to the cluster. Where it has too many already, those to come wait here.
+    """Sends updates to the cluster. If there are too many already, further ones wait here.
 
-    Of equal ones that wait only the last is sent: it knows what the others know.
+    Of equal pending ones only the last is sent: it covers the others.
     """
 
     def __init__(self, client: Client, names: Names, *, limit: Callable[[], int]) -> None:
@@ -172,7 +172,7 @@ class UpdateRequests:
         self._limit = limit
         self._waiting: dict[tuple[str, ...], Update] = {}
         self._sending = 0
-        # How many more there is room for, and how many of those that were counted are on their way.
+        # The remaining capacity, and how many of the counted ones are in flight.
         self._room = 0
         self._flying = 0
         self._counting = asyncio.Lock()
@@ -183,7 +183,7 @@ class UpdateRequests:
         return len(self._waiting) + self._sending
 
     def offer(self, update: Update) -> bool:
-        """Take an update in without waiting; False where there is no room for it."""
+        """Queue an update without waiting; False if there is no space."""
         key = _key(update)
         if len(self._waiting) >= _WAITING and key not in self._waiting:
             return False
@@ -192,20 +192,20 @@ class UpdateRequests:
         return True
 
     async def submit(self, updates: Iterable[Update]) -> None:
-        """Take updates in; waits while there is no room."""
+        """Queue updates; waits while there is no space."""
         for update in updates:
             while not self.offer(update):
                 self._left.clear()
                 await self._left.wait()
 
     async def run(self) -> None:
-        """Send what is waiting until cancelled."""
+        """Send queued updates until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(_SENDERS):
                 group.create_task(self._work())
 
     async def drain(self, seconds: float) -> None:
-        """Wait until all is sent, but not for ever."""
+        """Wait until all are sent, up to a time limit."""
         try:
             async with asyncio.timeout(seconds):
                 while len(self):
@@ -246,12 +246,12 @@ class UpdateRequests:
                 "GET", UPDATE_REQUEST.path(self._namespace), params={"limit": 1}
             )
         except ApiError as error:
-            log.warning("update requests wait", extra={"why": str(error)[:200]})
+            log.warning("update requests delayed", extra={"why": str(error)[:200]})
             return 0
         rest = int(answer["metadata"].get("remainingItemCount") or 0)
         there = rest + len(answer.get("items") or ()) + self._flying
         room = max(self._limit(), 1) - there
-        # Others send too: do not take all of it.
+        # Other processes send too: do not use all of it.
         return max(room // 4, 1) if room > 0 else 0
 
     async def _send(self, update: Update) -> None:
@@ -261,7 +261,7 @@ class UpdateRequests:
             try:
                 await self._client.create(UPDATE_REQUEST, body)
             except ApiError as error:
-                # A server that has just begun does not know its custom kinds at once.
+                # A server that has just started does not know its custom kinds at once.
                 if error.status in (400, 413, 422) or (error.status == 404 and times > _TRIES):
                     log.error("update request refused", extra={"why": str(error)[:200]})
                     return
@@ -276,7 +276,7 @@ def _key(update: Update) -> tuple[str, ...]:
     operation = str(admission.get("operation") or "")
     trigger = update.trigger
     place = trigger.uid or f"{trigger.namespace}/{trigger.name}"
-    # What is never stored is told by its request alone: each one counts.
+    # What is never stored exists only in its request: each one counts.
     alone = str(admission.get("uid")) if admission.get("subResource") else ""
     rules = ",".join(update.rules)
     return (update.type, update.policy, rules, place, trigger.kind, operation, alone)

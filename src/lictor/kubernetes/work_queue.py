@@ -1,4 +1,4 @@
-"""The work queue of every controller: items wait for their due time, each of them once."""
+"""The work queue of every controller: items with due times, each of them once."""
 
 import asyncio
 import heapq
@@ -13,19 +13,19 @@ from lictor.kubernetes.compile_turns import FairShares
 
 log = logging.getLogger(__name__)
 
-# Entries of items that have been moved or dropped stay in the heap for a while; so many may.
+# Stale entries of moved or dropped items remain in the heap; this many may.
 _SLACK = 1000
 
 Item = TypeVar("Item", bound=Hashable)
 
 
 class DueQueue(Generic[Item]):
-    """Items by their due time; the next one is found without looking at the others."""
+    """Items by their due time, in a heap."""
 
     def __init__(self) -> None:
         self._due: dict[Item, float] = {}
         self._heap: list[tuple[float, int, Item]] = []
-        # Of two items with the same due time the one that was added first.
+        # Of two items with the same due time, the first added comes first.
         self._count = 0
 
     def __len__(self) -> int:
@@ -35,7 +35,7 @@ class DueQueue(Generic[Item]):
         return item in self._due
 
     def put(self, item: Item, due: float) -> bool:
-        """Add an item, or move it; False where nothing has changed."""
+        """Add an item, or move it; False if nothing has changed."""
         if self._due.get(item) == due:
             return False
         self._due[item] = due
@@ -45,15 +45,15 @@ class DueQueue(Generic[Item]):
         return True
 
     def find(self, item: Item) -> float | None:
-        """When an item is due; None where it does not wait."""
+        """When an item is due; None if it is not queued."""
         return self._due.get(item)
 
     def drop(self, item: Item) -> None:
-        """Forget an item."""
+        """Remove an item."""
         self._due.pop(item, None)
 
     def drop_where(self, is_dropped: Callable[[Item], bool]) -> None:
-        """Forget all items of which this is true."""
+        """Remove all matching items."""
         self._due = {item: due for item, due in self._due.items() if not is_dropped(item)}
         self._rebuild()
 
@@ -64,7 +64,7 @@ class DueQueue(Generic[Item]):
         return self._heap[0][0] if self._heap else None
 
     def take(self, now: float, limit: int) -> list[Item]:
-        """Remove the items that are due, the earliest first, at most this many."""
+        """Remove the items that are due, the earliest first, up to a limit."""
         taken: list[Item] = []
         while len(taken) < limit:
             self._skip()
@@ -90,7 +90,7 @@ class DueQueue(Generic[Item]):
 
 
 class _FairQueue(Generic[Item]):
-    """A queue for each owner; of items that are due, one of the owner that took least is next."""
+    """A queue for each owner; of due items, the owner with the least use is next."""
 
     def __init__(self, owner: Callable[[Item], str]) -> None:
         self._owner = owner
@@ -117,7 +117,7 @@ class _FairQueue(Generic[Item]):
         return min(found, default=None)
 
     def take(self, now: float) -> Item | None:
-        """The item that is next; None where none is due."""
+        """The next item; None if none is due."""
         self._queues = {owner: queue for owner, queue in self._queues.items() if queue}
         ready = [
             owner
@@ -130,18 +130,18 @@ class _FairQueue(Generic[Item]):
         return item
 
     def count(self, item: Item, seconds: float) -> None:
-        """Work on an item took so long."""
+        """Account the duration of an item."""
         self._shares.add(self._owner(item), seconds)
 
 
 class WorkQueue(Generic[Item]):
-    """Reconciles items with a fixed number of workers; no item is worked on twice at a time.
+    """Reconciles items with a fixed number of workers; no item is processed concurrently.
 
-    `owner` tells whose an item is (a namespace): who has many does not hold up others.
+    `owner` returns the owner of an item (a namespace): many items of one do not delay others.
 
-    `reconcile` returns True where an item is done, a number of seconds after which to reconcile it
-    again, or False (or raises) where it failed. Pauses after failures grow from the first to the
-    second of `pauses`; an item that is added meanwhile does not wait for them, unless it
+    `reconcile` returns True if an item is done, a number of seconds after which to reconcile it
+    again, or False (or raises) if it failed. Pauses after failures grow from the first to the
+    second of `pauses`; an item that is added meanwhile does not wait for them, unless
     `waits_after_failure`.
     """
 
@@ -163,7 +163,7 @@ class WorkQueue(Generic[Item]):
         self._owner = owner
         self._waiting = _FairQueue(owner)
         self._busy: set[Item] = set()
-        # Added while they were worked on: when they are due again.
+        # Added while they were processed: when they are due again.
         self._again: dict[Item, float] = {}
         self._failures: dict[Item, int] = {}
         self._added = asyncio.Event()
@@ -181,12 +181,12 @@ class WorkQueue(Generic[Item]):
             self._put(item, due if known is None else min(due, known))
 
     def keep(self, items: set[Item]) -> None:
-        """Forget all items but these."""
+        """Remove all items but these."""
         self._waiting.keep(items)
         self._failures = {item: times for item, times in self._failures.items() if item in items}
 
     async def run(self) -> None:
-        """Work until cancelled; what still waits is forgotten then."""
+        """Work until cancelled; the queue is cleared then."""
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._workers):
@@ -222,10 +222,10 @@ class WorkQueue(Generic[Item]):
         try:
             return await self._reconcile(item)
         except (LictorError, TimeoutError) as error:
-            # Someone else was faster, or a webhook said no: the next attempt may succeed.
-            log.info("will be tried again", extra={"what": self._name, "why": str(error)})
+            # A conflict, or a webhook's denial: the next attempt may succeed.
+            log.info("reconcile failed, retrying", extra={"what": self._name, "why": str(error)})
         except Exception:
-            log.exception("will be tried again", extra={"what": self._name, "item": item})
+            log.exception("reconcile failed, retrying", extra={"what": self._name, "item": item})
         return False
 
     def _settle(self, item: Item, outcome: bool | float) -> None:  # noqa: FBT001
@@ -247,7 +247,7 @@ class WorkQueue(Generic[Item]):
 
 
 async def cancel_all(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel tasks, and wait until they have ended, however that may be."""
+    """Cancel tasks, and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What is wrong with policies, exceptions and test files, found from their text alone.
+"""Finds problems in policies, exceptions and test files, from their text only.
 
-Documents come in, findings go out; nothing is compiled for use, read from disk or printed.
+Takes documents and returns findings; nothing is compiled for use, read from disk or printed.
 """

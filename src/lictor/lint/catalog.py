@@ -1,4 +1,4 @@
-"""The checks by code and name, read from checks.toml: how severe are they, and what for?"""
+"""The checks by code and name, read from checks.toml: severity and purpose."""
 
 import tomllib
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from lictor.core.model.finding import FieldPath, Finding, Severity, TextOffset
 
 
 class LintCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a report may say about a check."""
+    """The description of a check."""
 
-    # For good: files name it to be left alone.
+    # Never changes: ignore comments refer to it.
     code: str
     name: str
     severity: Severity
     summary: str
-    # Only those who name it are told.
+    # Reported only if selected by name.
     opt_in: bool = False
 
 
@@ -40,13 +40,13 @@ def flag(
     suggestion: str = "",
     offset: TextOffset | None = None,
 ) -> Finding:
-    """What a check found at a path, as severe as the catalogue says."""
+    """A finding of a check at a path, with the severity of the catalogue."""
     return Finding(path, message, suggestion, CHECKS[check].severity, check, offset=offset)
 
 
 def as_lint_finding(finding: Finding) -> Finding:
-    """What the loader says about a field, as the check that `lint` has for it."""
-    # Unknown fields are warnings where policies are loaded, and errors here.
+    """A finding of the loader about a field, as the corresponding check of `lint`."""
+    # Unknown fields are warnings when policies are loaded, and errors here.
     is_unknown = finding.severity is Severity.WARNING
     check = "unknown-field" if is_unknown else "bad-field"
     return flag(check, finding.path, finding.message, finding.suggestion)

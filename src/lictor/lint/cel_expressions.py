@@ -1,4 +1,4 @@
-"""Checks of single CEL expressions: do they compile, and does everything exist that they use?"""
+"""Checks of single CEL expressions: whether they compile, and their names exist."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -7,16 +7,15 @@ from msgspec.structs import replace
 
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.facts.schemas import Form
-from lictor.core.lang.cel.environment import Environment
 from lictor.core.lang.cel.expression import (
     NO_VARIABLES,
     Variables,
     compile_expression,
     declare_variable,
 )
-from lictor.core.lang.cel.inspection import ExpressionIssue, inspect_expression
-from lictor.core.lang.cel.object_literals import FormSource
-from lictor.core.lang.cel.rewriting import CelToken, read_tokens
+from lictor.core.lang.cel.inspection import ExpressionIssue, FormSource, inspect_expression
+from lictor.core.lang.cel.lexer import CelToken, read_tokens
+from lictor.core.lang.cel.program import Environment
 from lictor.core.load.fields import suggest
 from lictor.core.model.finding import Finding, TextOffset
 from lictor.lint.catalog import flag
@@ -32,16 +31,16 @@ class ExpressionContext(msgspec.Struct, frozen=True):
 
     environment: Environment
     variables: Variables = NO_VARIABLES
-    # All variables that the author declared, and those of them that do not compile.
+    # All declared variables, and those that do not compile.
     names: frozenset[str] = frozenset()
     broken: frozenset[str] = frozenset()
-    # What `object` and others look like: one mapping for each kind that the policy is about.
+    # The forms of `object` and others: one mapping for each kind that the policy matches.
     forms: tuple[Mapping[str, Form], ...] = ()
-    # What objects look like that are looked up or written out.
+    # The forms of objects that are looked up or written as literals.
     source: FormSource | None = None
 
     def declare(self, variables: Field) -> tuple["ExpressionContext", list[Finding]]:
-        """The same with these variables, and what is wrong with them."""
+        """The same with these variables, and their findings."""
         context, findings = self, list[Finding]()
         for variable in variables.each():
             name, expression = variable["name"], variable["expression"]
@@ -72,7 +71,7 @@ class ExpressionContext(msgspec.Struct, frozen=True):
 def check_expression(
     part: Field, types: Sequence[str], context: ExpressionContext
 ) -> list[Finding]:
-    """What is wrong with one expression; without `types`, it may answer anything."""
+    """The findings of one expression; without `types`, it may be of any type."""
     text = part.text
     if not text.strip():
         return [flag(_CHECK, part.path, "the expression is empty")] if part else []
@@ -81,7 +80,7 @@ def check_expression(
     if unknown:
         return [_blame(part, token, context) for token in unknown]
     if any(token.text in context.broken for token in used):
-        return []  # What is wrong there has been told.
+        return []  # Reported at the variable.
     try:
         found = compile_expression(text, context.environment, context.variables).result_type
     except SyntaxFaultError as error:
@@ -137,19 +136,19 @@ def _inspect(part: Field, context: ExpressionContext) -> Iterator[Finding]:
 
     always = look({})
     for issue in always:
-        yield _tell(_CHECK, part, issue)
-    # A field that one of the kinds has may be meant for that one.
+        yield _flag_issue(_CHECK, part, issue)
+    # A field that only one of the kinds has may be meant for that one.
     looks = [look(forms, context.source) for forms in context.forms or ({},)]
     for issue in looks[0] if looks else ():
         if issue not in always and all(_has(others, issue) for others in looks):
-            yield _tell("wrong-type" if issue.is_type else "unknown-property", part, issue)
+            yield _flag_issue("wrong-type" if issue.is_type else "unknown-property", part, issue)
 
 
 def _has(issues: Iterable[ExpressionIssue], wanted: ExpressionIssue) -> bool:
     return any((f.message, f.position) == (wanted.message, wanted.position) for f in issues)
 
 
-def _tell(check: str, part: Field, issue: ExpressionIssue) -> Finding:
+def _flag_issue(check: str, part: Field, issue: ExpressionIssue) -> Finding:
     meant = suggest(issue.name, issue.known) if issue.name else ""
     offset = TextOffset(part.text, issue.position)
     finding = flag(check, part.path, issue.message, meant, offset)

@@ -1,6 +1,7 @@
 """Checks of CEL policies, and of the CEL expressions in classic policies."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -8,7 +9,9 @@ from msgspec.structs import replace
 
 from lictor.core.errors import CompileError
 from lictor.core.facts.resource_names import ResourceNames
-from lictor.core.families.registry import PolicyKind, Role, registry
+from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.registry import registry
+from lictor.core.lang.cel_template import Placeholder, parse_template
 from lictor.core.lang.schedule import compile_schedule
 from lictor.core.model.finding import Finding
 from lictor.core.model.program import Phase
@@ -27,7 +30,7 @@ from lictor.lint.rules import check_name
 from lictor.lint.schema_kinds import KnownSchemas, list_matched_kinds
 
 if TYPE_CHECKING:
-    from lictor.core.lang.cel.environment import Environment
+    from lictor.core.lang.cel.program import Environment
     from lictor.lint.cel_expressions import ExpressionContext
 
 
@@ -39,7 +42,7 @@ _IMAGES = ("list(string)", "list(dyn)", "dyn")
 
 
 class CelField(msgspec.Struct, frozen=True):
-    """An expression, and the types that it may answer."""
+    """An expression, and its allowed types."""
 
     part: Field
     types: tuple[str, ...]
@@ -59,23 +62,50 @@ def list_cel_fields(spec: Field) -> Iterator[CelField]:
         yield CelField(generation["expression"], _BOOL)
     for condition in spec["conditions"].each():
         yield CelField(condition["expression"], _BOOL)
+    for condition in spec["targetMatchConditions"].each():
+        yield CelField(condition["expression"], _BOOL)
     yield CelField(spec["targetMatchConstraints"]["expression"], _TARGETS)
     for extractor in spec["images"].each():
         yield CelField(extractor["expression"], _IMAGES)
 
 
 def list_condition_fields(spec: Field) -> Iterator[CelField]:
-    """The conditions that say whether a policy concerns a request at all."""
+    """The conditions that decide whether a policy matches a request."""
     for condition in spec["matchConditions"].each():
         yield CelField(condition["expression"], _BOOL)
 
 
 def list_cel_texts(spec: Field) -> Iterator[str]:
-    """All expressions, those of variables among them."""
+    """All expressions, including those of variables."""
     for variable in spec["variables"].each():
         yield variable["expression"].text
     for field in (*list_cel_fields(spec), *list_condition_fields(spec)):
         yield field.part.text
+    for template in _list_templates(spec):
+        with suppress(CompileError):
+            for document in parse_template(template["value"].text, interpolate=True):
+                for parts in document.scalars.values():
+                    yield from (part.expression for part in parts if isinstance(part, Placeholder))
+
+
+def _list_templates(spec: Field) -> Iterator[Field]:
+    """The templates whose placeholders are evaluated."""
+    for generation in spec["generate"].each():
+        if generation["template"]["interpolate"].text == "cel":
+            yield generation["template"]
+
+
+def _check_templates(spec: Field) -> Iterator[Finding]:
+    for generation in spec["generate"].each():
+        template = generation["template"]
+        if bool(template) == bool(generation["expression"].text):
+            message = "exactly one of expression or template must be set"
+            yield flag("bad-settings", generation.path, message)
+    for template in _list_templates(spec):
+        try:
+            parse_template(template["value"].text, interpolate=True)
+        except CompileError as error:
+            yield flag("bad-expression", template["value"].path, error.message)
 
 
 _AUTHORIZING = {
@@ -83,13 +113,13 @@ _AUTHORIZING = {
     "Envoy": ("envoy.service.auth.v3.CheckResponse", "null_type", "dyn"),
 }
 _PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
-# Policies that ask their conditions before they know of variables.
+# Policies that evaluate their conditions without variables.
 _BLIND = ("validating", "image")
 _CONSTRAINED = ("matchConstraints", "targetMatchConstraints")
 
 
 def lint_cel_policy(body: Json, names: ResourceNames, schemas: KnownSchemas) -> list[Finding]:
-    """What is wrong with a policy of one of the CEL kinds, as plain JSON of any shape."""
+    """The findings of a policy of one of the CEL kinds, as plain JSON of any shape."""
     policy = Field(body)
     kind, spec = _find_kind(policy), policy["spec"]
     findings = [*check_name(policy["metadata"]["name"], "policy")]
@@ -97,13 +127,14 @@ def lint_cel_policy(body: Json, names: ResourceNames, schemas: KnownSchemas) -> 
         findings += _check_subject(spec, kind, names)
         findings += _check_content(spec, kind)
         findings += _check_names(spec)
+        findings += _check_templates(spec)
         forms = list_forms(spec, _subject(spec), names, schemas)
         findings += _check_expressions(policy, kind, forms, schemas)
     return findings
 
 
 def _find_kind(policy: Field) -> PolicyKind:
-    """What is declared of the kind; of a document of any shape, what it seems to be meant as."""
+    """The declaration of the kind; for a document of any shape, the most likely one."""
     group, name = policy["apiVersion"].text.rpartition("/")[0], policy["kind"].text
     known = [kind for kind in registry().kinds if kind.cel_profile or kind.is_native]
     named = (kind for kind in known if kind.kind == name)
@@ -118,7 +149,7 @@ def _check_subject(spec: Field, kind: PolicyKind, names: ResourceNames) -> Itera
     if mode == "Kubernetes":
         yield from require_rules(spec["matchConstraints"], spec)
     for field in _CONSTRAINED:
-        # What is deleted, and what else is changed, is found, not asked for.
+        # Targets of deletions and mutations are found, not requested.
         asks = kind.role is Role.POLICY and field == "matchConstraints"
         yield from check_constraints(spec[field], names, needs_operations=asks)
 
@@ -173,7 +204,7 @@ def _check_expressions(
     context, findings = plain.declare(spec["variables"])
     asking = plain if kind.cel_profile in _BLIND else context
     if spec["targetMatchConstraints"]:
-        # Asked about what triggers the change, and about each target: `object` is either.
+        # Evaluated for the trigger, and for each target: `object` is either.
         asking = replace(asking, forms=())
     findings += check_cel_fields(_adapt(list_cel_fields(spec), spec), context)
     findings += check_cel_fields(list_condition_fields(spec), asking)
@@ -183,7 +214,7 @@ def _check_expressions(
 
 
 def check_cel_fields(fields: Iterable[CelField], context: "ExpressionContext") -> Iterator[Finding]:
-    """What is wrong with the expressions at these fields."""
+    """The findings of the expressions at these fields."""
     from lictor.lint.cel_expressions import check_expression
 
     for field in fields:
@@ -210,7 +241,7 @@ def choose_environment(policy: Field, kind: PolicyKind) -> "Environment":
 
 
 def _subject(spec: Field) -> Field:
-    """What `object` is: the targets where a policy changes others than what it is asked about."""
+    """The form of `object`: that of the targets if a policy changes other objects."""
     targets = spec["targetMatchConstraints"]
     return targets if targets["resourceRules"] else spec["matchConstraints"]
 
@@ -235,7 +266,7 @@ def _check_image_references(spec: Field) -> Iterator[Finding]:
 
 
 def check_rule_cel(rule: Field, schemas: KnownSchemas) -> Iterator[Finding]:
-    """What is wrong with the expressions of a rule."""
+    """The findings of a rule's expressions."""
     cel, conditions = rule["validate"]["cel"], rule["celPreconditions"]
     if not cel and not conditions:
         return
@@ -259,7 +290,7 @@ def check_rule_cel(rule: Field, schemas: KnownSchemas) -> Iterator[Finding]:
 
 
 def check_webhook_conditions(policy: Field) -> Iterator[Finding]:
-    """What is wrong with the conditions under which the API server asks for a policy."""
+    """The findings of a policy's webhook match conditions."""
     conditions = policy["spec"]["webhookConfiguration"]["matchConditions"]
     if conditions.is_empty:
         return

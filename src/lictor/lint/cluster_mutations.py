@@ -1,4 +1,4 @@
-"""Which patches do nothing in a cluster, do too much when asked again, or are refused?"""
+"""Checks for patches that have no effect in a cluster, are not idempotent, or are refused."""
 
 import itertools
 import re
@@ -18,16 +18,16 @@ from lictor.lint.cluster_requests import covers_operation, mentions
 from lictor.lint.field import Field, list_loops
 from lictor.lint.match import list_filters
 
-# The keys from the top of an object to a field; `*` for the items of a list.
+# The keys from the root of an object to a field; `*` for the items of a list.
 KeyPath: TypeAlias = tuple[str, ...]
 
 
 class PatchedValue(msgspec.Struct, frozen=True):
-    """A value of a strategic merge patch, where it goes, and how."""
+    """A value of a strategic merge patch, its path, and its anchors."""
 
     at: Field
     path: KeyPath
-    # Below a key such as +(name): only where there is nothing yet.
+    # Below a key such as +(name): only if there is no value yet.
     adds: KeyPath | None = None
     # A key such as (name): it selects, and changes nothing.
     selects: bool = False
@@ -45,7 +45,7 @@ def _walk(leaf: PatchedValue) -> Iterator[PatchedValue]:
             yield from _walk(msgspec.structs.replace(leaf, at=item, path=path))
     elif leaf.at.is_object and leaf.at.value:
         for key, item in leaf.at.entries():
-            # The name of an item says which one is meant.
+            # The name of an item identifies it.
             is_key = key == "name" and leaf.path[-1:] == ("*",) and len(leaf.at.value) > 1
             inner = _enter(leaf, key, item)
             yield from _walk(msgspec.structs.replace(inner, selects=True) if is_key else inner)
@@ -64,7 +64,7 @@ def _enter(leaf: PatchedValue, key: str, item: Field) -> PatchedValue:
 
 
 def list_kinds(rule: Field) -> tuple[str, ...]:
-    """The kinds that a rule is about, without groups; none of subresources."""
+    """The kinds that a rule matches, without groups; no subresources."""
     selectors = [
         parse_kind_selector(text)
         for each in list_filters(rule["match"])
@@ -74,7 +74,7 @@ def list_kinds(rule: Field) -> tuple[str, ...]:
 
 
 def list_patches(rule: Field) -> Iterator[tuple[Field, Field]]:
-    """Each body of patches of a rule, with its own preconditions."""
+    """Each patch of a rule, with its preconditions."""
     mutate = rule["mutate"]
     for body in (mutate, *list_loops(mutate)):
         yield body, body["preconditions"]
@@ -117,7 +117,7 @@ _DEFAULTED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def check_additions(_: Field, rule: Field) -> Iterator[Finding]:
-    """`+(key)` for a field that API servers have written before any webhook is asked."""
+    """`+(key)` for a field that API servers default before any webhook is called."""
     if rule["mutate"]["targets"]:
         return
     kinds = list_kinds(rule)
@@ -129,11 +129,11 @@ def check_additions(_: Field, rule: Field) -> Iterator[Finding]:
             if path is None or kind is None or path in seen:
                 continue
             seen.add(path)
-            yield _tell_addition(leaf, path, kind)
+            yield _flag_addition(leaf, path, kind)
 
 
 def is_defaulted(kind: str, path: KeyPath) -> bool:
-    """Has the API server written a field before it asks any webhook?"""
+    """Whether the API server defaults a field before it calls any webhook."""
     place = _TEMPLATES.get(kind)
     if place is not None and path[: len(place)] == place:
         inner = path[len(place) :]
@@ -144,18 +144,18 @@ def is_defaulted(kind: str, path: KeyPath) -> bool:
     return len(path) == 2 and path[0] == "spec" and path[1] in _DEFAULTED.get(kind, ())
 
 
-def _tell_addition(leaf: PatchedValue, path: KeyPath, kind: str) -> Finding:
+def _flag_addition(leaf: PatchedValue, path: KeyPath, kind: str) -> Finding:
     name = path[-1]
     at = leaf.at.path[: _find_anchor(leaf.at) + 1]
     inner = leaf.path[len(path) :]
     hint = (
         f"write {name}: and +({inner[0]}) below it"
         if inner and inner[0] != "*"
-        else "leave out +( ) and use a precondition that says when"
+        else "remove +( ) and use a precondition"
     )
     message = (
-        f"+({name}) never adds anything: the API server has written {name} into every {kind} "
-        f"before it asks; {hint}"
+        f"+({name}) never adds anything: the API server sets {name} in every {kind} "
+        f"before it calls the webhook; {hint}"
     )
     return flag("never-added", at, message)
 
@@ -165,17 +165,17 @@ def _find_anchor(at: Field) -> int:
     return next(number for number, step in steps if str(step).startswith("+("))
 
 
-# --- asked again
+# --- reinvocation
 
-# The end of a list, or a place in it before which something is put.
+# The end of a list, or a position in it for an insertion.
 _INTO_LIST = re.compile(r"/(-1?|\d+)$")
-# Those that LIC209 tells of: a second one of a name is refused.
+# Those that LIC209 reports: a duplicate name is refused.
 _NAMED = re.compile(r"/(containers|initContainers|volumes)/-$")
 _WHOLE = re.compile(r"^([^{}]*)\{\{-?\s*([\w.]+)\s*(?:\|\|[^{}]*)?\}\}([^{}]*)$")
 
 
 def check_repetition(_: Field, rule: Field) -> Iterator[Finding]:
-    """Patches that change an object a second time when the API server asks again."""
+    """Patches that change an object again when the API server calls the webhook again."""
     if rule["mutate"]["targets"] or rule["preconditions"]:
         return
     for body, conditions in list_patches(rule):
@@ -189,14 +189,14 @@ def _check_lists(patch: Field, *, is_loop: bool) -> Iterator[Finding]:
         if not _INTO_LIST.search(path) or (_NAMED.search(path) and not is_loop):
             continue
         message = (
-            f"operation {number}: adds to {path} once more each time that the API server asks "
-            "again, and on every UPDATE: add a precondition that it is not there yet"
+            f"operation {number}: adds to {path} once more at each reinvocation of the webhook "
+            "and on every UPDATE: add a precondition that it is missing"
         )
         yield flag("not-idempotent", patch.path, message)
 
 
 def list_patched(patch: Field, *operations: str) -> Iterator[tuple[int, str]]:
-    """Number and path of the operations of a JSON patch; none where it cannot be read."""
+    """Number and path of the operations of a JSON patch; none if it is invalid."""
     try:
         found = parse_json_patch(patch.text) if patch.text else ()
     except CompileError:
@@ -208,7 +208,7 @@ def list_patched(patch: Field, *operations: str) -> Iterator[tuple[int, str]]:
 
 
 def _check_growth(patch: Field) -> Iterator[Finding]:
-    """A value made of the old one and more: it grows each time."""
+    """A value computed from the old one: it grows each time."""
     for leaf in list_leaves(patch):
         whole = _WHOLE.match(leaf.at.text)
         if whole is None or leaf.adds or leaf.selects:
@@ -218,8 +218,8 @@ def _check_growth(patch: Field) -> Iterator[Finding]:
         is_own = name == own or ("*" in leaf.path and name == f"element.{leaf.path[-1]}")
         if is_own and (before or after):
             message = (
-                f"this adds to {leaf.path[-1]} each time that the API server asks again, and on "
-                "every UPDATE: add a precondition that says when it is done"
+                f"this adds to {leaf.path[-1]} at each reinvocation of the webhook and on "
+                "every UPDATE: add a precondition that it is not done yet"
             )
             yield flag("not-idempotent", leaf.at.path, message)
 
@@ -251,7 +251,7 @@ _FIXED: Final[Mapping[str, tuple[KeyPath, ...]]] = {
 
 
 def check_fixed_fields(_: Field, rule: Field) -> Iterator[Finding]:
-    """Patches of fields that cannot change any more, asked for on UPDATE as well."""
+    """Patches of immutable fields that also apply to UPDATE."""
     if rule["mutate"].is_empty or rule["mutate"]["targets"] or not covers_operation(rule, "UPDATE"):
         return
     if mentions(rule["preconditions"], "request.operation"):
@@ -262,7 +262,7 @@ def check_fixed_fields(_: Field, rule: Field) -> Iterator[Finding]:
         if kind is not None:
             where = ".".join(path).replace(".*", "[]")
             message = (
-                f"{where} of a {kind} cannot be changed any more: an UPDATE of one from before "
+                f"{where} of a {kind} is immutable: an UPDATE of an object from before "
                 "this policy is refused; name operations: [CREATE] in the match"
             )
             yield flag("immutable-field", at.path, message)
@@ -299,7 +299,7 @@ def _is_fixed(kind: str, path: KeyPath) -> bool:
 
 
 def check_refused(policy: Field, rule: Field) -> Iterator[Finding]:
-    """Values that a rule writes, and that another rule of the same policy does not let pass."""
+    """Values that a rule writes, and that another rule of the same policy denies."""
     written = [
         leaf for leaf in list_leaves(rule["mutate"]["patchStrategicMerge"]) if not leaf.selects
     ]
@@ -308,12 +308,12 @@ def check_refused(policy: Field, rule: Field) -> Iterator[Finding]:
     kinds = set(list_kinds(rule))
     for other in policy["spec"]["rules"].each():
         demands = list(list_leaves(other["validate"]["pattern"]))
-        # A pattern with conditions may not ask at all.
+        # A pattern with conditions may not apply.
         if any(each.selects for each in demands) or not kinds & set(list_kinds(other)):
             continue
         for leaf, demand in itertools.product(written, demands):
             if leaf.path == demand.path and _is_refused(leaf.at, demand.at):
-                yield _tell_refused(leaf, demand, other)
+                yield _flag_refused(leaf, demand, other)
 
 
 def _is_refused(value: Field, demand: Field) -> bool:
@@ -325,10 +325,10 @@ def _is_refused(value: Field, demand: Field) -> bool:
         return False
 
 
-def _tell_refused(leaf: PatchedValue, demand: PatchedValue, other: Field) -> Finding:
+def _flag_refused(leaf: PatchedValue, demand: PatchedValue, other: Field) -> Finding:
     field = ".".join(leaf.path).replace(".*", "[]")
     message = (
-        f"{field} becomes {leaf.at.value!r}, and rule {other['name'].text!r} of this policy asks "
-        f"for {demand.at.value!r}: what this rule changes is refused"
+        f"{field} becomes {leaf.at.value!r}, and rule {other['name'].text!r} requires "
+        f"{demand.at.value!r}: the mutated object is denied"
     ).replace("'", '"')
     return flag("refused-result", leaf.at.path, message)

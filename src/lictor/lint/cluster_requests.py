@@ -1,4 +1,4 @@
-"""What does a rule refuse in a cluster that nobody meant: deletions, new objects, kube-system?"""
+"""Checks for unintended denials in a cluster: deletions, new objects, kube-system."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -18,18 +18,18 @@ _HINT = "name operations: [CREATE, UPDATE] in the match"
 
 
 def enforces(policy: Field, rule: Field) -> bool:
-    """Does a validate rule refuse, rather than report?"""
+    """Whether a validate rule denies instead of only reporting."""
     own = rule["validate"]["failureAction"].text
     return (own or policy["spec"]["validationFailureAction"].text).lower() == "enforce"
 
 
 def mentions(part: Field, *words: str) -> bool:
-    """Does any text below hold one of the words?"""
+    """Whether any text below contains one of the words."""
     return any(word in leaf.text for leaf in part.leaves() for word in words)
 
 
 def covers_operation(rule: Field, operation: str) -> bool:
-    """Is a rule asked about an operation? One that names none is asked about all."""
+    """Whether a rule matches an operation; one that names none matches all."""
     filters = list_filters(rule["match"])
     return any(operation in _list_operations(each, operation) for each in filters) and not any(
         operation in each["resources"]["operations"].texts for each in list_filters(rule["exclude"])
@@ -44,14 +44,14 @@ def _list_operations(each: Field, operation: str) -> tuple[str, ...]:
 
 
 def check_deletions(policy: Field, rule: Field) -> Iterator[Finding]:
-    """A rule that also refuses deletions, though it does not speak of them."""
+    """A rule that also denies deletions without mentioning them."""
     validate = rule["validate"]
     if not enforces(policy, rule) or not _forgets_operations(rule):
         return
     if validate["deny"]:
         yield from _check_deny(rule)
     elif validate["assert"]:
-        message = "on DELETE there is no object to fit this, so nothing can be deleted any more"
+        message = "on DELETE there is no object to match this, so nothing can be deleted any more"
         yield flag("blocks-deletion", validate["assert"].path, f"{message}: {_HINT}")
     else:
         conditions = [each["expression"] for each in rule["celPreconditions"].each()]
@@ -70,11 +70,11 @@ def _forgets_operations(rule: Field) -> bool:
 def _check_deny(rule: Field) -> Iterator[Finding]:
     deny = rule["validate"]["deny"]
     if any(re.search(r"\{\{-?\s*images\b", leaf.text) for leaf in deny.leaves()):
-        message = "on DELETE images is empty, and these conditions are asked all the same"
+        message = "on DELETE images is empty, and these conditions are still evaluated"
     elif mentions(rule, "request.oldObject"):
         return
     else:
-        message = "on DELETE this is asked too: what violates it already cannot be deleted"
+        message = "this is also evaluated on DELETE: existing violations cannot be deleted"
     yield flag("blocks-deletion", deny.path, f"{message}: {_HINT}")
 
 
@@ -88,7 +88,7 @@ def _list_cel_texts(cel: Field) -> list[str]:
 
 
 def _find_unguarded(parts: Iterable[Field], texts: list[str], name: str) -> Iterator[Field]:
-    """The first expression that reads fields of what may be null, where none asks whether it is."""
+    """The first expression that reads fields of a nullable value without a null check."""
     # re: linear - fixed letters come first
     reads = re.compile(rf"(?<![\w.]){name}\.(?!\?)")
     # re: linear - fixed letters come first
@@ -101,7 +101,7 @@ def _find_unguarded(parts: Iterable[Field], texts: list[str], name: str) -> Iter
 
 
 def check_cel_operations(spec: Field) -> Iterator[Finding]:
-    """Expressions in CEL that fail for some of the operations that they are asked about."""
+    """CEL expressions that fail for some of their operations."""
     rules = spec["matchConstraints"]["resourceRules"]
     operations = {text for each in rules.each() for text in each["operations"].texts}
     parts = [each["expression"] for each in spec["validations"].each()]
@@ -111,14 +111,14 @@ def check_cel_operations(spec: Field) -> Iterator[Finding]:
         for part in _find_unguarded(parts, texts, "object"):
             message = (
                 "on DELETE object is null, so nothing can be deleted any more: leave DELETE out of "
-                "the operations, or ask for object != null first"
+                "the operations, or check object != null first"
             )
             yield flag("blocks-deletion", part.path, message)
     if operations & {"CREATE", "*"}:
         for part in _find_unguarded(parts, texts, "oldObject"):
             message = (
                 "on CREATE oldObject is null, so nothing can be created any more: leave CREATE out "
-                "of the operations, or ask for oldObject != null first"
+                "of the operations, or check oldObject != null first"
             )
             yield flag("no-old-object", part.path, message)
 
@@ -129,7 +129,7 @@ _OLD = re.compile(r"\brequest\.oldObject\.")
 
 
 def check_old_object(policy: Field, rule: Field) -> Iterator[Finding]:
-    """`request.oldObject` where there is none: new objects, and background scans."""
+    """`request.oldObject` if there is none: new objects, and background scans."""
     is_scanned = policy["spec"]["background"].value is not False and bool(rule["validate"])
     is_asked = is_scanned or covers_operation(rule, "CREATE")
     if not is_asked or mentions(rule["preconditions"], _OPERATION, "oldObject"):
@@ -137,7 +137,7 @@ def check_old_object(policy: Field, rule: Field) -> Iterator[Finding]:
     for body in (rule["validate"]["deny"], rule["mutate"]):
         for leaf in body.leaves():
             if _reads_old(leaf.text) and not mentions(body, _OPERATION):
-                yield flag("no-old-object", leaf.path, _tell_old(rule))
+                yield flag("no-old-object", leaf.path, _describe_old_object(rule))
                 return
 
 
@@ -145,7 +145,7 @@ def _reads_old(text: str) -> bool:
     return any("|" not in part[1] and _OLD.search(part[1]) for part in VARIABLE.finditer(text))
 
 
-def _tell_old(rule: Field) -> str:
+def _describe_old_object(rule: Field) -> str:
     when = "for new objects" if covers_operation(rule, "CREATE") else "in background scans"
     instead = (
         "name operations: [UPDATE] in the match, or give a default (|| '')"
@@ -157,7 +157,7 @@ def _tell_old(rule: Field) -> str:
 
 # --- kube-system
 
-# What the control plane and the network of a cluster are made of.
+# The kinds of a cluster's control plane and network.
 _VITAL = frozenset(
     (
         *("DaemonSet", "Deployment", "Job", "StatefulSet", "ReplicaSet", "ReplicationController"),
@@ -178,7 +178,7 @@ _NARROWING = ("namespaceSelector", "selector", "names", "name", "annotations")
 
 
 def check_system_namespaces(policy: Field, rule: Field) -> Iterator[Finding]:
-    """An enforcing rule that kube-system is not excluded from."""
+    """An enforcing rule that does not exclude kube-system."""
     if policy["metadata"]["namespace"].text or not enforces(policy, rule):
         return
     if _leaves_system_alone(policy, rule):

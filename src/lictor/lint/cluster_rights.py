@@ -1,4 +1,4 @@
-"""Which rights do the controllers need for a policy, and does a given ClusterRole grant them?"""
+"""The rights that controllers need for a policy, compared with the given ClusterRoles."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -9,7 +9,8 @@ import msgspec
 
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.facts.resource_names import ResourceNames
-from lictor.core.families.registry import PolicyKind, Role, registry
+from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.registry import registry
 from lictor.core.lang.kind_selector import parse_kind_selector
 from lictor.core.lang.wildcard import has_wildcard
 from lictor.core.model.finding import Finding
@@ -21,9 +22,9 @@ from lictor.lint.field import Field
 from lictor.lint.match import list_filters
 
 if TYPE_CHECKING:
-    from lictor.core.lang.cel.environment import Environment
     from lictor.core.lang.cel.expression import Variables
-    from lictor.core.lang.cel.tree import CelNode
+    from lictor.core.lang.cel.program import Environment
+    from lictor.core.lang.cel.syntax import CelNode, MapNode
 
 _LABEL = "rbac.kyverno.io/aggregate-to-{}-controller"
 _BACKGROUND: Final = "background"
@@ -32,7 +33,7 @@ _MAKING = ("create", "get")
 _KEEPING = ("create", "delete", "get", "update")
 _CHANGING = ("get", "update")
 _DELETING = ("delete", "list")
-# What lets a controller find and follow the objects; most of them it may read anyway.
+# The verbs to find and watch objects; mostly granted anyway.
 _OFFERED: Final = {
     _MAKING: ("list", "watch"),
     _KEEPING: ("list", "watch"),
@@ -42,7 +43,7 @@ _OFFERED: Final = {
 
 
 class NeededRights(msgspec.Struct, frozen=True):
-    """Verbs for the objects of a kind, and the field that asks for them."""
+    """Verbs for the objects of a kind, and the field that needs them."""
 
     at: Field
     group: str
@@ -52,15 +53,15 @@ class NeededRights(msgspec.Struct, frozen=True):
 
 
 def check_rights(policy: Field, roles: Iterable[Json], names: ResourceNames) -> Iterator[Finding]:
-    """Rules that make or change other objects, without a ClusterRole that lets them."""
+    """Rules that generate or change other objects, without a ClusterRole that grants it."""
     needs = [need for rule in policy["spec"]["rules"].each() for need in _list_needs(rule, names)]
-    yield from _tell_missing(policy, needs, roles)
+    yield from _flag_missing(policy, needs, roles)
 
 
 def check_cleanup_rights(
     policy: Field, roles: Iterable[Json], names: ResourceNames
 ) -> Iterator[Finding]:
-    """The same for a cleanup policy: what it deletes."""
+    """The same for the deletions of a cleanup policy."""
     needs = [
         need
         for each in list_filters(policy["spec"]["match"])
@@ -68,13 +69,13 @@ def check_cleanup_rights(
         for need in _find_need(kind, kind.text, _DELETING, names)
     ]
     cleaning = [msgspec.structs.replace(need, controller=_CLEANUP) for need in needs]
-    yield from _tell_missing(policy, cleaning, roles)
+    yield from _flag_missing(policy, cleaning, roles)
 
 
 def check_cel_rights(
     policy: Field, roles: Iterable[Json], names: ResourceNames
 ) -> Iterator[Finding]:
-    """The same for policies in CEL that make, change or delete other objects."""
+    """The same for CEL policies that generate, change or delete other objects."""
     spec = policy["spec"]
     kind = registry().find(policy["apiVersion"].text.rpartition("/")[0], policy["kind"].text)
     needs: Iterable[NeededRights] = ()
@@ -84,10 +85,10 @@ def check_cel_rights(
         needs = _list_generated(policy, kind, names)
     elif spec["evaluation"]["mutateExisting"]["enabled"].is_true:
         needs = _list_changed(policy, kind, names)
-    yield from _tell_missing(policy, list(needs), roles)
+    yield from _flag_missing(policy, list(needs), roles)
 
 
-def _tell_missing(
+def _flag_missing(
     policy: Field, needs: Iterable[NeededRights], roles: Iterable[Json]
 ) -> Iterator[Finding]:
     granted = [Field(role) for role in roles]
@@ -129,7 +130,9 @@ def _list_changed(
 def _list_generated(
     policy: Field, kind: PolicyKind, names: ResourceNames
 ) -> Iterator[NeededRights]:
-    """What expressions write down whole, and what they copy."""
+    """The literal objects of expressions, and those that they copy."""
+    from lictor.core.lang.cel.syntax import ListNode, MapNode
+
     spec = policy["spec"]
     at = spec["generate"]
     verbs = _KEEPING if spec["evaluation"]["synchronize"]["enabled"].is_true else _MAKING
@@ -137,13 +140,13 @@ def _list_generated(
         each["expression"] for part in ("variables", "generate") for each in spec[part].each()
     ]
     for root in _list_roots(policy, kind, fields):
-        # A variable that is nothing but objects of the cluster is there to be copied.
+        # A variable that contains only objects of the cluster is to be copied.
         yield from _find_read(root, at, verbs, names)
         for node in _walk(root):
-            if node.kind == "map":
+            if isinstance(node, MapNode):
                 yield from _find_need(at, _name_made(node), verbs, names)
-            elif node.kind == "list":
-                for part in node.parts:
+            elif isinstance(node, ListNode):
+                for part in node.elements:
                     yield from _find_read(part, at, verbs, names)
 
 
@@ -154,8 +157,7 @@ def _list_nodes(policy: Field, kind: PolicyKind, fields: list[Field]) -> Iterato
 
 def _list_roots(policy: Field, kind: PolicyKind, fields: list[Field]) -> Iterator["CelNode"]:
     """The expressions at these fields, as far as they compile."""
-    from lictor.core.lang.cel.expression import serialize_expression
-    from lictor.core.lang.cel.tree import read_tree
+    from lictor.core.lang.cel.expression import check_tree
     from lictor.lint.cel_policies import choose_environment
 
     environment = choose_environment(policy, kind)
@@ -164,12 +166,11 @@ def _list_roots(policy: Field, kind: PolicyKind, fields: list[Field]) -> Iterato
         return
     for field in fields:
         with suppress(SyntaxFaultError):
-            _, code = serialize_expression(field.text, environment, declared)
-            yield read_tree(code).root
+            yield check_tree(field.text, environment, declared)
 
 
 def _declare(variables: Field, environment: "Environment") -> "Variables | None":
-    """The variables of a policy; None where one of them does not compile."""
+    """The variables of a policy; None if one of them does not compile."""
     from lictor.core.lang.cel.expression import NO_VARIABLES, declare_variable
 
     declared = NO_VARIABLES
@@ -183,8 +184,10 @@ def _declare(variables: Field, environment: "Environment") -> "Variables | None"
 
 
 def _walk(node: "CelNode") -> Iterator["CelNode"]:
+    from lictor.core.lang.cel.syntax import list_children
+
     yield node
-    for part in node.parts:
+    for part in list_children(node):
         yield from _walk(part)
 
 
@@ -192,27 +195,27 @@ def _find_read(
     node: "CelNode", at: Field, verbs: tuple[str, ...], names: ResourceNames
 ) -> Iterator[NeededRights]:
     """`resource.Get("v1", "secrets", ...)` and the same with List."""
-    if node.kind != "call" or node.name.lower() not in ("resource.get", "resource.list"):
+    from lictor.core.lang.cel.inspection import read_text
+    from lictor.core.lang.cel.syntax import Call, Ident
+
+    if not isinstance(node, Call) or node.function.lower() not in ("get", "list"):
         return
-    version, resource = (part.value for part in node.parts[:2])
-    if isinstance(version, str) and isinstance(resource, str):
+    if not isinstance(node.target, Ident) or node.target.name != "resource":
+        return
+    version, resource = map(read_text, node.args[:2])
+    if version and resource:
         group = version.rpartition("/")[0]
         if names.of_resource(group, "", resource) is not None:
             yield NeededRights(at, group, resource, verbs)
 
 
-def _name_made(node: "CelNode") -> str:
-    """`policy/v1/PodDisruptionBudget` of an object that is written down; empty for others."""
-    pairs = zip(node.parts[::2], node.parts[1::2], strict=False)
-    found = {key.value: _read_text(value) for key, value in pairs if isinstance(key.value, str)}
-    version, kind = found.get("apiVersion", ""), found.get("kind", "")
+def _name_made(node: "MapNode") -> str:
+    """`policy/v1/PodDisruptionBudget` of a literal object; empty for others."""
+    from lictor.core.lang.cel.inspection import read_entries, read_text
+
+    found = read_entries(node)
+    version, kind = read_text(found.get("apiVersion")), read_text(found.get("kind"))
     return f"{version}/{kind}" if version and kind else ""
-
-
-def _read_text(node: "CelNode") -> str:
-    if node.kind == "call" and node.name == "dyn":
-        return _read_text(node.parts[0])
-    return node.value if isinstance(node.value, str) else ""
 
 
 # --- rules
@@ -260,7 +263,7 @@ def _grants(role: Field, need: NeededRights, verb: str) -> bool:
 
 
 def render_role(policy: Field, needs: Iterable[NeededRights]) -> str:
-    """A ClusterRole with these rights, in one line that `kubectl apply -f -` takes."""
+    """A ClusterRole with these rights, in one line for `kubectl apply -f -`."""
     listed = list(needs)
     controller = listed[0].controller
     merged: dict[tuple[str, str], set[str]] = {}

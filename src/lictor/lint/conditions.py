@@ -1,4 +1,4 @@
-"""Checks of preconditions and deny conditions: can each comparison be made?"""
+"""Checks of preconditions and deny conditions."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ def check_rule_conditions(rule: Field) -> Iterator[Finding]:
 
 
 def list_rule_conditions(rule: Field) -> Iterator[Field]:
-    """Where a rule has conditions about what its variables are; attestations have their own."""
+    """The conditions of a rule on its variables; those of attestations differ."""
     yield rule["preconditions"]
     yield rule["validate"]["deny"]["conditions"]
     for body in ("validate", "mutate", "generate"):
@@ -76,11 +76,11 @@ def _check_condition(condition: Field) -> Iterator[Finding]:
 
 
 def _check_amount(condition: Field) -> Iterator[Finding]:
-    """An operator that compares amounts, with something that is none: it holds for nothing."""
+    """An operator for quantities with another value: it never holds."""
     operator, value = condition["operator"].text, condition["value"]
     if operator.startswith(_ORDERS) and is_no_amount(value.text):
         yield refuse_amount(value)
-    # The older operators know durations only.
+    # The older operators support durations only.
     elif operator.startswith(_DURATION) and _is_quantity_only(value.text):
         message = f'{operator} compares durations (1h, 30s), and "{value.text}" is none'
         yield flag("bad-quantity", value.path, message)

@@ -1,4 +1,4 @@
-"""Checks of context entries: a name of its own, exactly one source, and something that uses it."""
+"""Checks of context entries: a unique name, exactly one source, and a use."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _CHECK = "bad-context"
 
 
 def lint_global_context(body: Json) -> list[Finding]:
-    """What is wrong with a GlobalContextEntry, as plain JSON of any shape."""
+    """The findings of a GlobalContextEntry, as plain JSON of any shape."""
     entry = Field(body)
     spec = entry["spec"]
     findings = [*_check_entry_sources(spec), *_check_resource(spec["kubernetesResource"])]
@@ -102,7 +102,7 @@ def check_rule_context(rule: Field) -> Iterator[Finding]:
 
 
 def check_context(context: Field, user: Field) -> Iterator[Finding]:
-    """The entries of one list; `user` is what may ask for them."""
+    """The entries of one list; `user` is the part that may use them."""
     seen: set[str] = set()
     for entry in context.each():
         name = entry["name"].text
@@ -120,7 +120,7 @@ def _check_name(entry: Field, seen: set[str]) -> Iterator[Finding]:
     if taken is not None:
         message = f'"{name}" is taken: {taken} is a variable of every rule'
         yield flag("bad-context", entry["name"].path, message)
-    # An entry that asks for its own name builds on the one before it.
+    # An entry that uses its own name builds on the earlier one.
     elif name and name in seen and not _mentions(name, entry, entry["name"]):
         message = f'a context entry "{name}" stands here already; the last one counts'
         yield flag("duplicate-context", entry["name"].path, message)
@@ -178,7 +178,7 @@ def _check_bindings(context: Field) -> Iterator[Finding]:
 
 
 def _mentions(name: str, whole: Field, but: Field) -> bool:
-    """Does the name occur outside of a part? By its letters, so that no doubt becomes a warning."""
+    """Whether the name occurs outside of a part; compares letters, to avoid false warnings."""
     root = re.escape(name.partition(".")[0])
     # re: linear - fixed letters between conditions
     word = re.compile(rf"(?<![A-Za-z0-9_.-]){root}(?![A-Za-z0-9_-])")
@@ -190,5 +190,5 @@ def _mentions(name: str, whole: Field, but: Field) -> bool:
 
 
 def _may_ask(leaf: Field) -> bool:
-    """Can this text hold an expression?"""
+    """Whether this text can contain an expression."""
     return "{{" in leaf.text or leaf.path[-1] in ("jmesPath", "list") or "assert" in leaf.path

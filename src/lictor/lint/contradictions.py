@@ -1,4 +1,4 @@
-"""Checks for rules that can never match anything."""
+"""Checks for rules that can never match."""
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
@@ -14,19 +14,19 @@ from lictor.lint.value_sets import texts_overlap
 
 Overlap = Callable[[str, str], bool]
 
-# Fields that an exclude must share with a match in order to cover it, and that have no wildcards.
+# Fields without wildcards that an exclude must share with a match to cover it.
 _EXACT = ("annotations", "selector", "namespaceSelector")
 
 
 def check_contradictions(rule: Field) -> Iterator[Finding]:
-    """Filters that exclude each other, and excludes that leave nothing of a match."""
+    """Filters that exclude each other, and excludes that cover a whole match."""
     match, exclude = rule["match"], rule["exclude"]
     for first, second in combinations(match["all"].each(), 2):
         reason = contradict(first["resources"], second["resources"])
         if reason:
-            message = f"no resource can fit this filter and match.all[{first.path[-1]}]: {reason}"
+            message = f"no resource can match this filter and match.all[{first.path[-1]}]: {reason}"
             yield flag("never-matches", second.path, message)
-    # A request must fit every filter of exclude.all before it is excluded.
+    # A request must match every filter of exclude.all to be excluded.
     covers = list_filters(exclude) if not exclude["all"].value else []
     if match["all"].value:
         return
@@ -38,7 +38,7 @@ def check_contradictions(rule: Field) -> Iterator[Finding]:
 
 
 def contradict(first: Field, second: Field) -> str:
-    """Why no resource fits both; empty where one may."""
+    """Why no resource matches both; empty if one may."""
     tests: tuple[tuple[str, Overlap], ...] = (
         ("kinds", _kinds_overlap),
         ("names", texts_overlap),
@@ -50,7 +50,7 @@ def contradict(first: Field, second: Field) -> str:
         if left and right and not any(overlaps(a, b) for a in left for b in right):
             return f"their {name} have nothing in common"
     labels = _labels_contradict(first["selector"], second["selector"])
-    return f"they ask for different values of the label {labels}" if labels else ""
+    return f"they require different values of the label {labels}" if labels else ""
 
 
 def _kinds_overlap(left: str, right: str) -> bool:
@@ -75,7 +75,7 @@ def _labels_contradict(first: Field, second: Field) -> str:
 
 
 def covers_filter(cover: Field, each: Field) -> bool:
-    """Does one filter, such as that of an exclude, take all that another one selects?"""
+    """Whether one filter, such as that of an exclude, matches all that another one does."""
     ours, theirs = cover["resources"], each["resources"]
     if ours.is_empty and all(cover[name].is_empty for name in CALLERS):
         return False
@@ -89,8 +89,8 @@ def covers_filter(cover: Field, each: Field) -> bool:
 
 
 def _takes_text(outer: str, inner: str) -> bool:
-    """Does every text fit the outer pattern that fits the inner one? In doubt it does not."""
-    # Letters that no pattern names stand for whatever is in place of the wildcards.
+    """Whether the outer pattern matches every text that the inner one does; False in doubt."""
+    # Letters that no pattern contains replace the wildcards.
     texts = (inner.replace("*", run).replace("?", "\1") for run in ("", "\0", "\0\1\0\1"))
     return all(match_wildcard(outer, text) for text in texts)
 

@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.core.errors import LoadError
-from lictor.core.families.registry import AbsentFields, PolicyKind, registry
+from lictor.core.families.family import AbsentFields, PolicyKind
+from lictor.core.families.registry import registry
 from lictor.core.load.fields import check_fields
 from lictor.core.load.kinds import find_unknown, is_raw, is_unsupported
 from lictor.core.load.policies import describe_unsupported, is_list, locate_error
@@ -17,8 +18,8 @@ from lictor.core.model.finding import FieldPath, Finding, Location, TextOffset
 from lictor.core.raw import Json, JsonObject
 from lictor.lint.catalog import as_lint_finding, flag
 
-# A key, and what tells that its value is a block on the lines below.
-# re: linear - tried at one place of a line
+# A key whose value is a block on the next lines.
+# re: linear - tried at one position of a line
 _VALUE = re.compile(r"(?:- +)*[^\s:]+:(?:\s+[|>][-+0-9]*\s*(?:#.*)?$)?")
 _WIDTH = 100
 _CONTEXT = 40
@@ -39,7 +40,7 @@ def _read_line(spot: TextOffset) -> _Line:
 
 
 def find_offset(lines: list[str], at: tuple[int, int], spot: TextOffset) -> tuple[int, int]:
-    """The line and column of a spot, sought from where its field begins; that itself in doubt."""
+    """The line and column of an offset in a field's text; the field itself in doubt."""
     line = _read_line(spot)
     if not line.content.strip():
         return at
@@ -51,7 +52,7 @@ def find_offset(lines: list[str], at: tuple[int, int], spot: TextOffset) -> tupl
 
 
 def _list_spellings(line: _Line) -> list[tuple[str, int]]:
-    """The content as it is, in single quotes, in double quotes; with the offset in each."""
+    """The content as plain, single-quoted and double-quoted text; with the offset in each."""
     before = line.content[: line.offset]
     spellings = [(line.content, line.offset)]
     for quote, escaped in (("'", "''"), ('"', '\\"')):
@@ -64,7 +65,7 @@ def _search(
     lines: list[str], at: tuple[int, int], content: str, number: int
 ) -> tuple[int, int] | None:
     first, column = at
-    # A block may begin one line below its key, after a comment two.
+    # A block may start one line below its key, after a comment two.
     for index in range(first - 1 + number, min(first + number + 2, len(lines))):
         start = column - 1 if index == first - 1 else 0
         place = lines[index].find(content, start)
@@ -74,14 +75,14 @@ def _search(
 
 
 def _follow(lines: list[str], at: tuple[int, int], spot: TextOffset) -> tuple[int, int] | None:
-    """Read text and file side by side, without blanks: folding changes nothing else."""
+    """Read text and file in parallel, without whitespace: folding changes nothing else."""
     wanted = [letter for letter in spot.text[: spot.offset + 1] if not letter.isspace()]
     last = None
     for place, letter in _read_value(lines, at):
         if not wanted:
             break
         if letter != wanted[0]:
-            # A quote or a backslash that the file needs and the text does not have.
+            # A quote or a backslash that only the file needs.
             if letter in "'\"\\":
                 continue
             return None
@@ -91,7 +92,7 @@ def _follow(lines: list[str], at: tuple[int, int], spot: TextOffset) -> tuple[in
 
 
 def _read_value(lines: list[str], at: tuple[int, int]) -> Iterator[tuple[tuple[int, int], str]]:
-    """The letters of a field's value, with their places; blanks and block marks left out."""
+    """The letters of a field's value, with their positions; without whitespace and block marks."""
     line, column = at
     head = _VALUE.match(lines[line - 1], column - 1) if line <= len(lines) else None
     start = column - 1 if head is None else head.end()
@@ -104,7 +105,7 @@ def _read_value(lines: list[str], at: tuple[int, int]) -> Iterator[tuple[tuple[i
 
 
 def draw_excerpt(spot: TextOffset) -> str:
-    """The line of the text, and below it a mark at the spot."""
+    """The line of the text, with a mark below it."""
     line = _read_line(spot)
     content, offset = line.content, min(line.offset, len(line.content))
     if len(content) > _WIDTH:
@@ -121,7 +122,7 @@ TEST_FILE = "kyverno-test.yaml"
 
 
 class LintFile(msgspec.Struct, frozen=True):
-    """One file: its documents, and its lines as far as anyone asks for them."""
+    """One file: its documents, and its lines on demand."""
 
     source: str
     documents: tuple[Document, ...]
@@ -170,23 +171,23 @@ class LintObject(msgspec.Struct, frozen=True):
 
     @property
     def policy_kind(self) -> PolicyKind | None:
-        """Which kind of policy it is, or of what belongs to policies."""
+        """Its kind of policy or related document."""
         return registry().find(self.group, self.kind)
 
     @property
     def record(self) -> type[msgspec.Struct] | None:
-        """The record of a policy, or of what belongs to policies."""
+        """The record of its kind."""
         found = self.policy_kind
-        return None if found is None else found.load_record()
+        return None if found is None else found.family.get_record(found)
 
     @property
     def is_classic(self) -> bool:
-        """Whether its kind is of the family whose rules have names."""
-        return self.policy_kind is not None and self.policy_kind.family == "classic"
+        """Whether its kind is of the family with named rules."""
+        return self.policy_kind is not None and self.policy_kind.family.name == "classic"
 
     @property
     def is_raw(self) -> bool:
-        """Whether it is of a kind that has no record, and no checks."""
+        """Whether its kind has neither a record nor checks."""
         return is_raw(self.group, self.kind, self.body)
 
     @property
@@ -213,33 +214,33 @@ def _text(value: Json) -> str:
 
 
 def read_file(source: str, content: bytes) -> LintFile:
-    """The documents of a file, and those that cannot be read as findings."""
+    """The documents of a file; unreadable ones as findings."""
     documents: list[Document] = []
     findings: list[Finding] = []
     for document in read_documents(content, source):
         if isinstance(document, LoadError):
-            findings.append(_tell_unreadable(document, content))
+            findings.append(_flag_unreadable(document, content))
         else:
             documents.append(document)
     if not documents and not findings:
-        # Nothing was looked at: whoever names a wrong file must not take that for a pass.
-        empty = flag("bad-document", (), "the file holds no documents")
+        # Nothing was checked: a wrong file name must not look like a pass.
+        empty = flag("bad-document", (), "the file contains no documents")
         findings.append(replace(empty, location=Location(source)))
     return LintFile(source, tuple(documents), tuple(findings), content)
 
 
-# A value that begins with an expression, which YAML takes for an object within an object.
+# A value that starts with an expression, which YAML reads as nested objects.
 _UNQUOTED = re.compile(r"(?:^|[:\-,\[]\s+)(\{\{[^{}]*\}\}[^\s,\]]*)")
 
 
-def _tell_unreadable(error: LoadError, content: bytes) -> Finding:
+def _flag_unreadable(error: LoadError, content: bytes) -> Finding:
     finding = replace(locate_error(error), check="bad-document")
     lines = content.decode("utf-8", "replace").split("\n")
     line = lines[finding.location.line - 1] if finding.location.line <= len(lines) else ""
     found = _UNQUOTED.search(line)
     if found is None:
         return finding
-    message = "quote the expression: without quotes, YAML takes the braces for objects"
+    message = "quote the expression: without quotes, YAML reads the braces as objects"
     place = Location(finding.location.file, finding.location.line, found.start(1) + 1)
     return replace(finding, message=message, suggestion=f"'{found[1]}'", location=place)
 
@@ -264,7 +265,7 @@ def _unfold(
 
 
 def check_head(item: LintObject) -> Iterator[Finding]:
-    """Is it of a kind and version that exist, if it seems to be meant as a policy?"""
+    """Check that kind and version exist, if it seems to be a policy."""
     version = item.api_version.rpartition("/")[2]
     known = item.policy_kind
     if known is not None and version not in known.versions:
@@ -292,7 +293,8 @@ def check_record(item: LintObject, record: type[msgspec.Struct], *, offline: boo
     """Fields that are unknown, missing or of the wrong type."""
     absent: AbsentFields = {}
     if not offline and item.policy_kind is not None:
-        absent = item.policy_kind.find_absent(item.api_version.rpartition("/")[2])
+        kind = item.policy_kind
+        absent = kind.family.find_absent_fields(kind, item.api_version.rpartition("/")[2])
     return [
         item.locate(as_lint_finding(each))
         for each in check_fields(item.body, record, absent=absent, lenient=offline)
@@ -316,5 +318,5 @@ def _is_checked(items: Iterable[LintObject]) -> bool:
 
 
 def with_kind(item: LintObject, kind: str) -> LintObject:
-    """The item as something that its file does not say it is."""
+    """The item with a kind that its file does not declare."""
     return replace(item, body={**item.body, "kind": kind})

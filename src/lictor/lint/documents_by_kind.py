@@ -1,11 +1,11 @@
-"""Which check is for documents of which kind of policy? What the declarations of kinds refer to."""
+"""The checks for each kind of policy, referred to by the declarations of kinds."""
 
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 from lictor.core.facts.resource_names import ResourceNames, builtin_names
-from lictor.core.families.registry import PolicyKind, resolve
+from lictor.core.families.family import PolicyKind, Role
 from lictor.core.model.finding import Finding
 from lictor.core.raw import Json
 from lictor.lint.cluster_mutations import (
@@ -35,30 +35,30 @@ from lictor.lint.schema_rules import check_cleanup_schemas, check_rule_schemas
 
 
 class LintContext(msgspec.Struct, frozen=True):
-    """What is known beside the document that is checked."""
+    """What is known besides the document."""
 
-    # The names of resources; asked for by few checks, and not cheap to make.
+    # The names of resources; few checks need them, and they are expensive to build.
     find_names: Callable[[], ResourceNames] = builtin_names
     # The rules of the policies in the given files, by policy.
     rules: KnownRules = msgspec.field(default_factory=dict)
     # Kind and name of the other policies in the given files.
     policies: frozenset[tuple[str, str]] = frozenset()
-    # What objects look like: those of Kubernetes, and of the definitions among the given files.
+    # The schemas of Kubernetes, and of the definitions among the given files.
     schemas: KnownSchemas = msgspec.field(default_factory=KnownSchemas)
-    # Whether to tell what a policy does in a cluster that its author may not have meant.
+    # Whether to report unintended effects of a policy in a cluster.
     asks_behaviour: bool = False
     # The ClusterRoles in the given files.
     cluster_roles: tuple[Json, ...] = ()
 
 
 def lint_document(kind: PolicyKind, body: Json, context: LintContext) -> Iterable[Finding]:
-    """What is wrong with a document of a kind of policy."""
-    found: Iterable[Finding] = resolve(kind.lint)(body, context) if kind.lint else ()
-    return found
+    """The findings of a document of a kind of policy."""
+    check = _CHECKS.get((kind.family.name, kind.role))
+    return kind.family.lint(kind, body) if check is None else check(body, context)
 
 
 def check_classic_policy(body: Json, context: LintContext) -> Iterable[Finding]:
-    """A policy of which rules have names."""
+    """A policy with named rules."""
     found = [*lint_policy(body, context.schemas), *check_rule_schemas(body, context.schemas)]
     if not context.asks_behaviour:
         return found
@@ -81,7 +81,7 @@ def check_exception(body: Json, context: LintContext) -> Iterable[Finding]:
 
 
 def check_cel_policy(body: Json, context: LintContext) -> Iterable[Finding]:
-    """A policy in CEL: the engine of that language is loaded here."""
+    """A CEL policy: imports the CEL engine."""
     from lictor.lint.cel_policies import lint_cel_policy
 
     names = context.find_names()
@@ -101,7 +101,19 @@ def check_binding(body: Json, context: LintContext) -> Iterable[Finding]:
     return lint_binding(body, context.policies, context.find_names())
 
 
-# --- what a policy does in a cluster that its text does not say
+# The families of the core; those of add-ons bring their rules.
+_CHECKS: dict[tuple[str, Role], Callable[[Json, LintContext], Iterable[Finding]]] = {
+    ("classic", Role.POLICY): check_classic_policy,
+    ("classic", Role.DELETION): check_cleanup,
+    ("classic", Role.EXCEPTION): check_exception,
+    ("kyverno_cel", Role.POLICY): check_cel_policy,
+    ("kyverno_cel", Role.DELETION): check_cel_policy,
+    ("kyverno_cel", Role.EXCEPTION): check_cel_exception,
+    ("admission_policy", Role.POLICY): check_cel_policy,
+    ("admission_policy", Role.BINDING): check_binding,
+}
+
+# --- unintended effects of a policy in a cluster
 
 _RULE_CHECKS = (
     check_deletions,
@@ -115,7 +127,7 @@ _RULE_CHECKS = (
 
 
 def check_behaviour(body: Json, roles: Iterable[Json], names: ResourceNames) -> Iterator[Finding]:
-    """What rules of a classic policy do that nobody meant; `roles` are the ClusterRoles at hand."""
+    """Unintended effects of a classic policy's rules; `roles` are the given ClusterRoles."""
     policy = Field(body)
     yield from check_rights(policy, roles, names)
     for rule in policy["spec"]["rules"].each():
@@ -126,7 +138,7 @@ def check_behaviour(body: Json, roles: Iterable[Json], names: ResourceNames) -> 
 def check_cel_behaviour(
     body: Json, roles: Iterable[Json] = (), names: ResourceNames | None = None
 ) -> Iterator[Finding]:
-    """What a policy in CEL does that nobody meant."""
+    """Unintended effects of a CEL policy."""
     policy = Field(body)
     yield from check_cel_operations(policy["spec"])
     yield from check_cel_rights(policy, roles, names or builtin_names())

@@ -33,7 +33,7 @@ def _list_exempted() -> tuple[str, ...]:
 
 
 def lint_binding(body: Json, known: KnownPolicies, names: ResourceNames) -> list[Finding]:
-    """What is wrong with the binding of an admission policy of Kubernetes."""
+    """The findings of a binding of a Kubernetes admission policy."""
     binding = Field(body)
     spec = binding["spec"]
     kind = binding["kind"].text.removesuffix("Binding")
@@ -65,7 +65,7 @@ def _check_actions(actions: Field, spec: Field) -> Iterator[Finding]:
 
 
 def lint_cel_exception(body: Json, known: KnownPolicies) -> list[Finding]:
-    """What is wrong with a PolicyException of policies.kyverno.io."""
+    """The findings of a PolicyException of policies.kyverno.io."""
     exception = Field(body)
     spec = exception["spec"]
     findings = [*check_name(exception["metadata"]["name"], "exception")]
@@ -94,7 +94,7 @@ def _check_policy_ref(ref: Field, known: KnownPolicies) -> Iterator[Finding]:
 
 def _check_policy_name(name: Field, kind: str, known: KnownPolicies) -> Iterator[Finding]:
     named = [other for of_kind, other in known if of_kind == kind]
-    # Where there is none of the kind, the policies are simply not among the given files.
+    # If there is none of the kind, the policies are just not among the given files.
     if name.text and named and name.text not in named:
         message = f'no {kind} "{name.text}" is among the given files'
         yield flag("unknown-reference", name.path, message, suggest(name.text, named))
@@ -116,13 +116,13 @@ def _is_namespaced(policy: Field) -> bool:
 
 
 def lint_cleanup(body: Json, schemas: KnownSchemas) -> list[Finding]:
-    """What is wrong with a cleanup policy."""
+    """The findings of a cleanup policy."""
     policy = Field(body)
     spec = policy["spec"]
     limits = MatchLimits(
         is_namespaced=_is_namespaced(policy),
         has_callers=False,
-        reason="nobody asks for a cleanup: it cannot depend on callers",
+        reason="a cleanup has no caller: it cannot depend on callers",
         caller_check="bad-match",
     )
     excluding = replace(limits, needs_kinds=False)
@@ -148,13 +148,13 @@ def _check_sources(context: Field) -> Iterator[Finding]:
 
 
 def lint_exception(body: Json, known: KnownRules, schemas: KnownSchemas) -> list[Finding]:
-    """What is wrong with a PolicyException; `known` are the rules of the given policies, if any."""
+    """The findings of a PolicyException; `known` are the rules of the given policies, if any."""
     exception = Field(body)
     spec = exception["spec"]
     limits = MatchLimits(
         needs_kinds=False,
         has_callers=spec["background"].value is False,
-        reason="background scans know of no caller: set spec.background to false",
+        reason="background scans have no caller: set spec.background to false",
     )
     findings = [
         *check_name(exception["metadata"]["name"], "exception"),

@@ -1,4 +1,4 @@
-"""Checks of JMESPath expressions in a policy: are they valid, and are their variables defined?"""
+"""Checks of JMESPath expressions in a policy: syntax and variables."""
 
 import re
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from lictor.core.model.finding import Finding, TextOffset
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 
-# What fills itself in: the innermost braces. A single pair within belongs to the expression.
+# The innermost braces, which are resolved first. A single pair within belongs to the expression.
 _VARIABLE = re.compile(r"(?<!\\)\{\{((?:\{[^{}]*\}|[^{}])*)\}\}")
 _OPENING = re.compile(r"(?<!\\)\{\{")
 _ELEMENT = re.compile(r"element(Index)?[0-9]*")
-# Stands for an expression that was seen, so that offsets stay what they are.
+# Replaces a checked expression, so that offsets stay the same.
 _SEEN = "\0"
 
 _ALWAYS = frozenset(["request", "images", "serviceAccountName", "serviceAccountNamespace"])
@@ -31,19 +31,19 @@ _REQUEST_FIELDS = frozenset(
     ]
 )
 _CALLER_FIELDS = frozenset(["userInfo", "roles", "clusterRoles"])
-# What people write for values that are written otherwise.
+# Common misspellings of literals.
 _LITERALS = {"": "''", "null": "`null`", "true": "`true`", "false": "`false`"}
 _CALLER_ROOTS = frozenset(["serviceAccountName", "serviceAccountNamespace"])
 
 
 class KnownVariables(msgspec.Struct, frozen=True):
-    """What an expression may ask for at some field."""
+    """The variables of an expression at some field."""
 
-    # Context entries; None where nobody can know what there is.
+    # Context entries; None if they cannot be known.
     names: frozenset[str] | None = frozenset()
     has_element: bool = False
     has_target: bool = False
-    # A scan knows of no caller.
+    # A scan has no caller.
     has_caller: bool = True
 
     def with_names(self, names: frozenset[str]) -> "KnownVariables":
@@ -60,7 +60,7 @@ ANY_VARIABLE = KnownVariables(names=None, has_element=True, has_target=True)
 
 
 class _Reference(msgspec.Struct, frozen=True):
-    """A root name that an expression asks for, and the field below it, where that is plain."""
+    """A root name in an expression, and the field below it, if it is literal."""
 
     root: str
     field: str
@@ -84,16 +84,16 @@ def check_text(part: Field, variables: KnownVariables) -> Iterator[Finding]:
 
 
 def check_query(part: Field, variables: KnownVariables) -> Iterator[Finding]:
-    """Check a text that is an expression itself, or has some within `{{ }}`."""
+    """Check a text that is an expression, or contains some within `{{ }}`."""
     if "{{" in part.text:
         yield from check_text(part, variables)
     elif part.text:
-        # A scan may well load what is known to be missing only when it is asked for.
+        # A scan may load such an entry only on use.
         yield from _check_expression(part, part.text, 0, replace(variables, has_caller=True))
 
 
 def list_expressions(part: Field, *, is_query: bool) -> Iterator[tuple[str, int]]:
-    """The expressions of a text and where they begin; none that others are filled into."""
+    """The expressions of a text and their offsets; not those with nested ones."""
     if is_query and "{{" not in part.text:
         yield part.text, 0
         return
@@ -102,7 +102,7 @@ def list_expressions(part: Field, *, is_query: bool) -> Iterator[tuple[str, int]
 
 
 def _cut_expression(match: re.Match[str]) -> tuple[str, int]:
-    """The expression within braces without blanks and the mark of a default, and its offset."""
+    """The expression within braces without whitespace and the default mark, and its offset."""
     inner = match[1].lstrip()
     inner = inner[1:].lstrip() if inner.startswith("-") else inner
     return inner.rstrip(), match.end(1) - len(inner)
@@ -185,7 +185,7 @@ def _count(number: int) -> str:
     return "1 argument" if number == 1 else f"{number} arguments"
 
 
-# Nodes whose first child sees what they see, and whose other children see something else.
+# Nodes whose first child has the same input, and whose other children have another.
 _NARROWING = frozenset(
     (
         NodeKind.SUBEXPRESSION,
@@ -199,7 +199,7 @@ _NARROWING = frozenset(
 
 
 def _list_references(tree: Node) -> Iterator[_Reference]:
-    """What an expression asks the root for."""
+    """The root names of an expression."""
     waiting: list[tuple[Node, str]] = [(tree, "")]
     while waiting:
         node, field = waiting.pop()
@@ -252,7 +252,7 @@ def _check_request(
 
 
 def _refuse_caller(part: Field, name: str, at: int) -> Finding:
-    message = f"{name} is not known in background scans: set spec.background to false"
+    message = f"{name} is unknown in background scans: set spec.background to false"
     return _fault("background", part, at, message).with_code("variable-unknown", name)
 
 
@@ -264,7 +264,7 @@ _LOOPED = (
 
 
 class TemplateField(msgspec.Struct, frozen=True):
-    """A text that may hold expressions (`{{ }}`), or is one (`is_query`)."""
+    """A text that may contain expressions (`{{ }}`), or is one (`is_query`)."""
 
     part: Field
     variables: KnownVariables
@@ -272,7 +272,7 @@ class TemplateField(msgspec.Struct, frozen=True):
 
 
 def check_expressions(fields: Iterator[TemplateField]) -> Iterator[Finding]:
-    """What is wrong with the expressions at these fields."""
+    """The findings of the expressions at these fields."""
     for field in fields:
         check = check_query if field.is_query else check_text
         yield from check(field.part, field.variables)
@@ -295,7 +295,7 @@ def list_rule_fields(rule: Field, variables: KnownVariables) -> Iterator[Templat
 
 
 def list_cleanup_fields(spec: Field) -> Iterator[TemplateField]:
-    """Every field of a cleanup policy: its target is what may be deleted."""
+    """Every field of a cleanup policy: its target is the object to delete."""
     variables = KnownVariables(entry_names(spec["context"])).with_target()
     yield from _list_context(spec["context"], variables)
     yield from _list_templates(spec["conditions"], variables)
@@ -307,7 +307,7 @@ def list_exception_fields(spec: Field) -> Iterator[TemplateField]:
 
 
 def entry_names(context: Field) -> frozenset[str]:
-    """The variables that context entries define: `a` for an entry named `a.b`."""
+    """The variables of context entries: `a` for an entry named `a.b`."""
     return frozenset(entry["name"].text.partition(".")[0] for entry in context.each())
 
 
@@ -334,7 +334,7 @@ def _list_validate(validate: Field, variables: KnownVariables) -> Iterator[Templ
     for name, field in validate.entries():
         if name == "foreach":
             yield from _list_loops(field, variables)
-        # Languages of their own.
+        # Other languages.
         elif name not in ("cel", "assert"):
             yield from _list_templates(field, variables)
 
@@ -381,5 +381,5 @@ def _list_verification(verification: Field, variables: KnownVariables) -> Iterat
     for attestation in verification["attestations"].each():
         for name in _ATTESTED:
             yield from _list_templates(attestation[name], inner)
-        # These ask the attestation, and only its author knows what it says.
+        # These read the attestation, whose content is unknown.
         yield from _list_templates(attestation["conditions"], ANY_VARIABLE)

@@ -1,4 +1,4 @@
-"""A value of a document together with its path; reads documents of any shape without failing."""
+"""A value of a document with its path; reads documents of any shape without failing."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from lictor.core.raw import Json
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A value and its path. What is null, absent or of another type than asked for is empty."""
+    """A value and its path. Null, absent and mistyped values are empty."""
 
     value: Json
     path: FieldPath = ()
@@ -37,7 +37,7 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """A string; empty where it is none."""
+        """A string; empty for other values."""
         return self.value if isinstance(self.value, str) else ""
 
     @property
@@ -59,7 +59,7 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Nothing at all, or an object, list or text without content."""
+        """No value, or an object, list or text without content."""
         return self.value is None or self.value in ("", [], {})
 
     def present(self, *keys: str) -> list[str]:
@@ -67,7 +67,7 @@ class Field(msgspec.Struct, frozen=True):
         return [key for key in keys if self[key]]
 
     def leaves(self) -> Iterator["Field"]:
-        """Every string below: values, and keys under the path of their entry."""
+        """Every string below: values, and keys with the path of their entry."""
         waiting = [self]
         while waiting:
             part = waiting.pop()
@@ -83,7 +83,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def list_loops(body: Field) -> Iterator[Field]:
-    """Every foreach of a validate, mutate or generate, those within others too."""
+    """Every foreach of a validate, mutate or generate, including nested ones."""
     for loop in body["foreach"].each():
         yield loop
         yield from list_loops(loop)

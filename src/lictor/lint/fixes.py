@@ -1,6 +1,6 @@
-"""What can be put right by itself: findings become edits of the text they were found in.
+"""Automatic fixes: findings become edits of their text.
 
-Safe fixes change no verdict. Others follow a guess at what was meant, and are made only on request.
+Safe fixes change no verdict. Others are guesses, and are made only on request.
 """
 
 import re
@@ -22,18 +22,18 @@ from lictor.lint.text_edits import (
     find_entry,
     find_line,
     find_value,
+    is_equivalent,
     move_entries,
     open_document,
-    says_the_same,
 )
 
-# Rounds of finding and fixing: some fixes make room for others.
+# Rounds of finding and fixing: some fixes enable others.
 MOST_ROUNDS = 10
 _SAME_OPERATORS = {"Equal": "Equals", "NotEqual": "NotEquals"}
 _ACTIONS = {"enforce": "Enforce", "audit": "Audit"}
 _UNQUOTED = re.compile(r"(?!\{)\s*(?:- +)*(?:[\w./$()+^=<>-]+:\s+)?(?P<value>\{\{.*)")
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
-# Checks whose suggestion is a guess at what was meant.
+# Checks whose suggestion is a guess.
 _GUESSED_KEYS = frozenset(("unknown-field", "bad-context"))
 _GUESSED_WORDS = frozenset(
     ("unknown-function", "unknown-variable", "unknown-resource", "bad-condition", "never-matches")
@@ -41,17 +41,17 @@ _GUESSED_WORDS = frozenset(
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """How a finding is put right."""
+    """How a finding is fixed."""
 
     title: str
     edits: tuple[TextEdit, ...]
     is_safe: bool = True
-    # Of fixes with the same word only one is made in a round: the next one builds on it.
+    # Of fixes with the same key only one is made per round: the next one builds on it.
     turn: str = ""
 
 
 def find_fixes(file: LintFile, findings: Iterable[Finding]) -> list[tuple[Finding, Fix]]:
-    """The findings of one file that can be put right, each with its fix."""
+    """The fixable findings of one file, each with its fix."""
     if file.content.startswith(_WIDE):
         return []
     text = decode_text(file.content, file.source)
@@ -61,7 +61,7 @@ def find_fixes(file: LintFile, findings: Iterable[Finding]) -> list[tuple[Findin
 
 
 def fix_text(file: LintFile, findings: Iterable[Finding], *, unsafe: bool = False) -> bytes:
-    """The file with all its fixes; as it was where there are none."""
+    """The file with all its fixes; unchanged if there are none."""
     fixes = _take_turns(fix for _, fix in find_fixes(file, findings) if unsafe or fix.is_safe)
     text = decode_text(file.content, file.source)
     fixed = apply_edits(text, [edit for fix in fixes for edit in fix.edits])
@@ -77,7 +77,7 @@ def _take_turns(fixes: Iterable[Fix]) -> Iterator[Fix]:
 
 
 def _encode(text: str, before: bytes) -> bytes:
-    """With the line ends, and the mark of UTF-8, that the file had."""
+    """With the original line ends and byte order mark."""
     if b"\r\n" in before:
         text = text.replace("\n", "\r\n")
     if not before.endswith(b"\n"):
@@ -110,7 +110,7 @@ class _Fixer:
         return _follow_suggestion(document, finding, self._text)
 
     def _find_item(self, finding: Finding) -> LintObject | None:
-        """The object whose finding it is: the last one that begins before it."""
+        """The object of a finding: the last one that starts before it."""
         line = finding.location.line
         before = [each for each in self._items if each.document.first_line <= line]
         fitting = [e for e in before if finding.path[: len(e.prefix)] == e.prefix]
@@ -123,7 +123,7 @@ class _Fixer:
         return self._opened[key]
 
     def _quote(self, finding: Finding) -> Fix | None:
-        """`key: {{ x }}` is a map in YAML: whoever writes it means a text."""
+        """`key: {{ x }}` is a map in YAML: a text is meant."""
         start = find_line(self._text, finding.location.line)
         end = self._text.find("\n", start)
         found = _UNQUOTED.fullmatch(self._text[start:end].rstrip())
@@ -190,7 +190,7 @@ class _SpecEntry(msgspec.Struct, frozen=True):
         return self.document.take_out(self.spec, self.key, self.value)
 
     def list_bodies(self, *names: str) -> Iterator[MappingNode]:
-        """The bodies of this name in all rules; of lists of them, the first."""
+        """The bodies of this name in all rules; of lists, the first."""
         rules = find_value(self.spec, ("rules",))
         for rule in rules.value if isinstance(rules, SequenceNode) else ():
             for name in names:
@@ -203,7 +203,7 @@ class _SpecEntry(msgspec.Struct, frozen=True):
 
 
 def _move_into_rules(entry: _SpecEntry, text: str, bodies: Sequence[str]) -> list[TextEdit] | None:
-    """Take it out of the spec, and put it into each rule's body that does not say otherwise."""
+    """Move it from the spec to each rule's body that does not set it."""
     removal = entry.take_out()
     if removal is None:
         return None
@@ -226,7 +226,7 @@ def _move_action(entry: _SpecEntry) -> list[TextEdit] | None:
 
 
 def _move_switch(body: str) -> Callable[[_SpecEntry], list[TextEdit] | None]:
-    """A switch of the spec that each rule has by itself now."""
+    """A switch of the spec that is now set in each rule."""
 
     def move(entry: _SpecEntry) -> list[TextEdit] | None:
         if entry.value.value not in ("true", "false"):
@@ -281,7 +281,7 @@ def _sort_keys(document: YamlText, item: LintObject, finding: Finding) -> Fix | 
     keys = [str(key.value) for key, _ in mapping.value]
     wanted = find_order(path[len(item.prefix) :], dict.fromkeys(keys))
     edit = move_entries(document, mapping, sort_keys(keys, wanted))
-    if edit is None or not says_the_same(document.text, edit):
+    if edit is None or not is_equivalent(document.text, edit):
         return None
     return Fix("sort the keys", (edit,))
 
@@ -307,13 +307,13 @@ def _follow_suggestion(document: YamlText, finding: Finding, text: str) -> Fix |
     return None
 
 
-# What may stand between the place that a finding names and the field it is about: the dot or
-# bracket of an expression, the steps of a pointer.
+# What may be between the position of a finding and its field: the dot or bracket of an expression,
+# the steps of a pointer.
 _BEFORE_PROPERTY = r"""["']?(?:/[^\s"']*?/|/|\??\.\??|\[\??["'])?"""
 
 
 def _correct_property(document: YamlText, finding: Finding, text: str) -> Fix | None:
-    """Write the field that was meant, where exactly one is near."""
+    """Write the suggested field, if exactly one is similar."""
     if len(finding.arguments) != 2:
         return None
     name, meant = finding.arguments
@@ -321,7 +321,7 @@ def _correct_property(document: YamlText, finding: Finding, text: str) -> Fix | 
         at = _find_key(document, finding.path, name, meant)
     else:
         at = find_line(text, finding.location.line) + finding.location.column - 1
-    # re: linear - tried at one place, and fixed letters follow
+    # re: linear - tried at one position, and fixed letters follow
     wanted = re.compile(rf"{_BEFORE_PROPERTY}({re.escape(name)})(?![\w-])")
     found = None if at is None else wanted.match(text, at)
     if found is None:
@@ -331,7 +331,7 @@ def _correct_property(document: YamlText, finding: Finding, text: str) -> Fix | 
 
 
 def _find_key(document: YamlText, path: FieldPath, name: str, meant: str) -> int | None:
-    """Where the name of a key begins, behind quotes and anchors; None where both would stand."""
+    """Where the name of a key starts, after quotes and anchors; None if it has both."""
     parent = find_value(document.root, path[:-1])
     entry = find_entry(parent, str(path[-1]))
     if entry is None or not isinstance(parent, MappingNode):

@@ -1,4 +1,4 @@
-"""Checks of what policies say of images: which ones, and whose signatures."""
+"""Checks of image rules: images and signers."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ _MAX_NESTING = 20
 
 
 def check_images(rule: Field, *, is_audit: bool) -> Iterator[Finding]:
-    """A verifyImages rule; `is_audit` is what the policy says where the rule says nothing."""
+    """A verifyImages rule; `is_audit` is the policy's default."""
     for verification in rule["verifyImages"].each():
         yield from _check_references(verification)
         yield from _check_digest(verification, is_audit=is_audit)
@@ -30,11 +30,11 @@ def check_images(rule: Field, *, is_audit: bool) -> Iterator[Finding]:
 def _check_references(verification: Field) -> Iterator[Finding]:
     references = verification["imageReferences"]
     if not references.texts and not verification["image"].text:
-        message = "imageReferences are missing: say which images"
+        message = "imageReferences are missing"
         yield flag("bad-images", verification.path, message)
     for reference in references.each():
         if "{{" in reference.text:
-            message = "variables are not filled in here"
+            message = "variables are not resolved here"
             yield flag("misplaced-variable", reference.path, message)
 
 
@@ -135,14 +135,14 @@ def check_image_policy(spec: Field) -> Iterator[Finding]:
             yield from _check_cosign(attestor["cosign"])
         notary = attestor["notary"]
         if notary and not notary["certs"].present("value", "expression"):
-            yield flag("bad-images", notary.path, "certs are missing: nobody could be trusted")
+            yield flag("bad-images", notary.path, "certs are missing: no signer could be trusted")
     for attestation in spec["attestations"].each():
         yield from _require_one(attestation, "intoto", "referrer")
     yield from _check_debug_containers(spec)
 
 
 def _check_debug_containers(spec: Field) -> Iterator[Finding]:
-    """Does a policy about Pods verify what `kubectl debug` adds to them?"""
+    """Whether a policy about Pods verifies what `kubectl debug` adds."""
     rules = spec["matchConstraints"]["resourceRules"].each()
     is_about_pods = any("pods" in each.text for rule in rules for each in rule["resources"].each())
     is_required = spec["validationConfigurations"]["required"].value is not False
@@ -183,7 +183,7 @@ def _check_cosign(cosign: Field) -> Iterator[Finding]:
 
 def _check_identities(cosign: Field) -> Iterator[Finding]:
     keyless = cosign["keyless"]
-    # With an authority of one's own, everybody is everybody whom that authority knows.
+    # With a private authority, that is everyone to whom it issues certificates.
     is_public = not keyless["roots"].text and not cosign["tuf"]["mirror"].text
     identities = list(keyless["identities"].each())
     words = ("issuer", "issuerRegExp", "subject", "subjectRegExp")
@@ -195,7 +195,7 @@ def _check_identities(cosign: Field) -> Iterator[Finding]:
 
 
 def _check_strength(verification: Field) -> Iterator[Finding]:
-    """What is allowed, and does not what its author thinks."""
+    """Valid settings that do not do what their author thinks."""
     for reference in verification["imageReferences"].each():
         yield from _check_tag(reference)
     yield from _check_required(verification)
@@ -221,13 +221,13 @@ def _check_required(verification: Field) -> Iterator[Finding]:
     older = verification.present("key", "issuer", "subject")
     is_verified = verification["attestors"] or verification["attestations"] or older
     if not is_verified and verification["required"].value is not False:
-        message = "nobody is named who could have signed: images fail, unless required is false"
+        message = "no attestor is given: images fail, unless required is false"
         yield flag("weak-images", verification.path, message)
 
 
 def _check_attested(attestation: Field) -> Iterator[Finding]:
     if attestation["attestors"].is_empty:
-        message = "attestors are missing: nobody's attestations count, and images fail"
+        message = "attestors are missing: no attestation is accepted, and images fail"
         yield flag("weak-images", attestation.path, message)
     for signers in attestation["attestors"].each():
         for entry in signers["entries"].each():
@@ -252,5 +252,5 @@ def _check_bundle(keyless: Field) -> Iterator[Finding]:
             message = f"SigstoreBundle needs {who} or {who}RegExp: images fail"
             yield flag("weak-images", keyless.path, message)
     if keyless["ctlog"]["ignoreSCT"].is_true:
-        message = "SigstoreBundle does not go with ignoreSCT: images fail"
+        message = "SigstoreBundle excludes ignoreSCT: images fail"
         yield flag("weak-images", keyless["ctlog"]["ignoreSCT"].path, message)

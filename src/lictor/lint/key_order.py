@@ -1,6 +1,6 @@
-"""Do the keys of an object stand in the order in which Kubernetes' own documentation writes them?
+"""Checks the order of keys against that of Kubernetes' documentation.
 
-Only keys that have a usual place are compared with one another; all others may stand anywhere.
+Only keys with a usual order are compared; the others may be anywhere.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _FILTER = ("kinds", "names", "namespaces", "operations", "selector")
 _NAMED = ("name", "expression", "message", "messageExpression")
 _CONDITION = ("key", "operator", "value")
 _ANY = None
-# A path, in which None stands for any step, and the keys there in their order.
+# A path, in which None matches any step, and the keys there in their order.
 _PLACES: tuple[tuple[tuple[str | None, ...], tuple[str, ...]], ...] = (
     ((), _TOP),
     (("metadata",), _METADATA),
@@ -40,7 +40,7 @@ _CONDITIONS = ("preconditions", "conditions")
 
 
 def check_order(item: LintObject) -> Iterator[Finding]:
-    """Objects of a policy, or of a file of the command line, whose keys stand in another order."""
+    """Objects of a policy, or of a file of the command line, with keys in another order."""
     if item.record is None and not item.is_offline:
         return
     for path, node in _walk(item.body, ()):
@@ -54,7 +54,7 @@ def check_order(item: LintObject) -> Iterator[Finding]:
 
 
 def find_order(path: FieldPath, node: dict[str, Json]) -> tuple[str, ...]:
-    """The keys that have a usual place in the object at a path, in their order."""
+    """The keys with a usual order in the object at a path."""
     if set(_CONDITION[:2]) <= set(node) and any(step in _CONDITIONS for step in path):
         return _CONDITION
     for place, keys in _PLACES:
@@ -66,13 +66,13 @@ def find_order(path: FieldPath, node: dict[str, Json]) -> tuple[str, ...]:
 
 
 def sort_keys(keys: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """The keys in their usual order; those without one stay at their places."""
+    """The keys in their usual order; those without one keep their positions."""
     known = iter(sorted((key for key in keys if key in wanted), key=wanted.index))
     return [next(known) if key in wanted else key for key in keys]
 
 
 def _list_misplaced(keys: list[str], wanted: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Keys that should stand where another stands, and the other."""
+    """Keys that should be where another one is, and the other."""
     for key, usual in zip(keys, sort_keys(keys, wanted), strict=True):
         if key != usual:
             yield usual, key

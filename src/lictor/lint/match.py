@@ -32,7 +32,7 @@ def _check_star(rule: Field, kinds: Field, at: Field, *, background: bool) -> It
         message = "all kinds cannot be scanned in the background: set spec.background to false"
         yield flag("wildcard-kind", at.path, message)
     if len(kinds.texts) > 1:
-        message = '"*" stands for all kinds: the others beside it say nothing'
+        message = '"*" matches all kinds: the others have no effect'
         yield flag("wildcard-kind", at.path, message)
     unfit = [name for name in ("generate", "verifyImages") if not rule[name].is_empty]
     if rule["validate"]["foreach"]:
@@ -54,14 +54,14 @@ def _list_bodies(rule: Field) -> Iterator[Field]:
 
 
 def check_subresources(rule: Field, *, background: bool) -> Iterator[Finding]:
-    """A scan sees whole objects only: a rule about subresources cannot take part in it."""
+    """A scan sees whole objects only: a rule about subresources cannot be scanned."""
     if rule["validate"].is_empty:
         return
     for each in list_filters(rule["match"]):
         for kind in each["resources"]["kinds"].each():
             selector = parse_kind_selector(kind.text)
             is_part = selector.kind in _SUBRESOURCE_KINDS
-            # A Binding can also be sent by itself.
+            # A Binding can also be created directly.
             is_lost = is_part and not selector.subresource and selector.kind != "Binding"
             if is_lost and not background:
                 message = (
@@ -99,7 +99,7 @@ def check_selector(selector: Field, *, may_be_empty: bool = True) -> Iterator[Fi
 
 
 def _is_label(key: str, value: str) -> bool:
-    """Could an object have this label?"""
+    """Whether an object could have this label."""
     if "{{" in key or "{{" in value:
         return True
     return not find_selector_fault({key: value}, ())
@@ -121,7 +121,7 @@ def _check_expression(expression: Field) -> Iterator[Finding]:
 
 
 def _is_acceptable(expression: Field) -> bool:
-    """Are key and values such as labels can have?"""
+    """Whether key and values are valid for labels."""
     key, values = expression["key"].text, expression["values"].texts
     if any(has_wildcard(text) or "{{" in text for text in (key, *values)):
         return True
@@ -134,14 +134,14 @@ _SUBJECT_KINDS = ("User", "Group", "ServiceAccount")
 
 
 class MatchLimits(msgspec.Struct, frozen=True):
-    """What a match may say, depending on whose it is."""
+    """What a match may contain, depending on its owner."""
 
-    # A policy of one namespace; that namespace, where it is known.
+    # A namespaced policy; its namespace, if it is known.
     is_namespaced: bool = False
-    # Empty means nothing in a match, and no exclusion in an exclude.
+    # Empty matches nothing in a match, and excludes nothing in an exclude.
     needs_kinds: bool = True
     has_callers: bool = True
-    # Why there can be no callers, and which check says so.
+    # Why there are no callers, and the check that reports it.
     reason: str = ""
     caller_check: str = "background"
 
@@ -161,7 +161,7 @@ def check_match(match: Field, limits: MatchLimits) -> Iterator[Finding]:
         yield from _check_filter(each, limits)
     for leaf in match.leaves():
         if "{{" in leaf.text and "}}" in leaf.text:
-            message = "variables are not filled in here: use preconditions"
+            message = "variables are not resolved here: use preconditions"
             yield flag("misplaced-variable", leaf.path, message)
 
 
@@ -185,7 +185,7 @@ def _check_filter(each: Field, limits: MatchLimits) -> Iterator[Finding]:
     for kind in resources["kinds"].each():
         yield from _check_kind(kind, limits)
     if limits.is_namespaced and not resources["namespaces"].is_empty:
-        message = "a namespaced policy cannot choose namespaces: it sees its own only"
+        message = "a namespaced policy cannot choose namespaces: it matches its own only"
         yield flag("bad-scope", resources["namespaces"].path, message)
     yield from check_selector(resources["selector"], may_be_empty=False)
     yield from check_selector(resources["namespaceSelector"])
@@ -199,7 +199,7 @@ def _check_kind(part: Field, limits: MatchLimits) -> Iterator[Finding]:
         message = f'"{part.text}" names no kind: write Kind, version/Kind or group/version/Kind'
         yield flag("never-matches", part.path, message)
     elif limits.is_namespaced and is_cluster_wide(selector.group, kind):
-        message = f"{kind} belongs to no namespace: a namespaced policy never sees one"
+        message = f"{kind} is cluster-scoped: a namespaced policy never matches it"
         yield flag("bad-scope", part.path, message)
     elif builtin_names().knows_group(selector.group) and selector.group not in (
         groups := known_kinds().get(kind, {selector.group: True})
@@ -231,10 +231,10 @@ def _check_subject(subject: Field) -> Iterator[Finding]:
         yield flag("bad-match", subject.path, "a ServiceAccount needs its namespace")
 
 
-# --- which of Kubernetes' own kinds, and of ours, are namespaced, and which are cluster-scoped?
+# --- which kinds are namespaced, and which are cluster-scoped
 
 
-# Kinds that are only ever sent to a subresource.
+# Kinds that are only sent to a subresource.
 _SUBRESOURCE_KINDS: Final = frozenset(
     [
         *("Binding", "Eviction", "NodeProxyOptions", "PodAttachOptions", "PodExecOptions"),
@@ -256,12 +256,12 @@ def known_kinds() -> dict[str, dict[str, bool]]:
 
 
 def is_cluster_wide(group: str, kind: str) -> bool:
-    """A known kind that has no namespace; `*` stands for any group."""
+    """A known cluster-scoped kind; `*` matches any group."""
     return _has_scope(group, kind, namespaced=False)
 
 
 def is_namespaced(group: str, kind: str) -> bool:
-    """A known kind that lives in a namespace; `*` stands for any group."""
+    """A known namespaced kind; `*` matches any group."""
     return _has_scope(group, kind, namespaced=True)
 
 

@@ -17,9 +17,9 @@ from lictor.lint.cluster_mutations import list_patched
 from lictor.lint.field import Field, list_loops
 
 _VARIABLE = re.compile(r"\{\{(?:\{[^{}]*\}|[^{}])*\}\}")
-# What stands in for a variable: a word that YAML and JSON take at any place.
+# Replaces a variable: a word that YAML and JSON accept anywhere.
 _WORD = "variable"
-# The end of a list in which no name may stand twice.
+# The end of a list without duplicate names.
 _NAMED = re.compile(r"/(containers|initContainers|volumes)/-$")
 _OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 _WITHOUT_VALUE = ("remove", "move", "copy")
@@ -36,13 +36,13 @@ def check_json_patches(rule: Field) -> Iterator[Finding]:
 
 
 def _check_repetition(patch: Field) -> Iterator[Finding]:
-    """API servers ask a webhook again when someone has changed the object after it."""
+    """API servers call a webhook again if a later one has changed the object."""
     for number, path in list_patched(patch, "add"):
         if not _NAMED.search(path):
             continue
         message = (
-            f"operation {number}: adds to {path} again when the API server asks again, and the "
-            "Pod is refused for a duplicate name: add a precondition that it is not there yet"
+            f"operation {number}: adds to {path} again when the webhook is reinvoked, and the "
+            "Pod is refused for a duplicate name: add a precondition that it is missing"
         )
         yield flag("repeated-patch", patch.path, message)
 
@@ -68,7 +68,7 @@ def _check_patch(patch: Field, *, may_vary: bool) -> Iterator[Finding]:
 def _check_paths(patch: Field) -> Iterator[Finding]:
     for number, path in list_patched(patch):
         if _VARIABLE.search(path):
-            message = f"operation {number}: the path must not hold variables: use foreach"
+            message = f"operation {number}: the path must not contain variables: use foreach"
             yield flag("misplaced-variable", patch.path, message)
 
 

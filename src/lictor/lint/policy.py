@@ -59,14 +59,14 @@ def check_metadata(policy: Field) -> Iterator[Finding]:
     if metadata and not metadata["generateName"].text:
         yield from check_name(metadata["name"], "policy")
     if policy["kind"].text == "ClusterPolicy" and metadata["namespace"].text:
-        message = "a ClusterPolicy belongs to no namespace: leave it out"
+        message = "a ClusterPolicy has no namespace: remove it"
         yield flag("bad-scope", metadata["namespace"].path, message)
     yield from _check_controllers(metadata["annotations"][_ANNOTATION])
 
 
 def _check_controllers(annotation: Field) -> Iterator[Finding]:
     if annotation.text == "all":
-        message = '"all" is not taken any more: leave the annotation out'
+        message = '"all" is not supported any more: remove the annotation'
         yield flag("bad-settings", annotation.path, message)
         return
     for name in annotation.text.split(",") if annotation.text not in ("", "none") else ():
@@ -77,7 +77,7 @@ def _check_controllers(annotation: Field) -> Iterator[Finding]:
 
 
 def check_settings(policy: Field) -> Iterator[Finding]:
-    """The fields of `spec` beside the rules."""
+    """The fields of `spec` besides the rules."""
     spec = policy["spec"]
     yield from _check_replaced(spec)
     yield from _check_webhook(spec)
@@ -109,7 +109,7 @@ def _check_webhook(spec: Field) -> Iterator[Finding]:
     pairs = (("webhookTimeoutSeconds", "timeoutSeconds"), ("failurePolicy", "failurePolicy"))
     for old, new in pairs:
         if spec[old] and webhook[new]:
-            message = f"webhookConfiguration.{new} says the same: leave {old} out"
+            message = f"webhookConfiguration.{new} replaces it: remove {old}"
             yield flag("bad-settings", spec[old].path, message)
 
 
@@ -126,7 +126,7 @@ def _check_modes(spec: Field) -> Iterator[Finding]:
 
 
 def _check_overrides(overrides: Field) -> Iterator[Finding]:
-    """Overrides must not give one namespace two different actions."""
+    """Overrides must not set two different actions for one namespace."""
     seen: list[tuple[str, str]] = []
     for override in overrides.each():
         action = override["action"].text.lower()
@@ -145,19 +145,19 @@ def _meet(left: str, right: str) -> bool:
 
 
 def check_existing(policy: Field) -> Iterator[Finding]:
-    """A rule that changes what exists must say what."""
+    """A rule that changes existing objects must have targets."""
     spec = policy["spec"]
     for rule in spec["rules"].each():
         mutate = rule["mutate"]
         own = mutate["mutateExistingOnPolicyUpdate"]
         wanted = own if own else spec["mutateExistingOnPolicyUpdate"]
         if mutate and wanted.is_true and mutate["targets"].is_empty:
-            message = "mutateExistingOnPolicyUpdate needs targets: say which objects to change"
+            message = "mutateExistingOnPolicyUpdate needs targets"
             yield flag("bad-mutate", mutate.path, message)
 
 
 def check_target_namespaces(rule: Field, namespace: str | None) -> Iterator[Finding]:
-    """A namespaced policy changes objects of its own namespace only."""
+    """A namespaced policy changes only objects of its namespace."""
     for target in rule["mutate"]["targets"].each():
         text = target["namespace"].text
         if namespace and text and text != namespace:
@@ -177,7 +177,7 @@ _RULE_CHECKS = (
     check_json_patches,
     check_pod_security,
 )
-_NO_CALLERS = "background scans know of no caller: set spec.background to false"
+_NO_CALLERS = "background scans have no caller: set spec.background to false"
 
 
 class _Facts(msgspec.Struct, frozen=True):
@@ -185,13 +185,13 @@ class _Facts(msgspec.Struct, frozen=True):
 
     background: bool
     is_audit: bool
-    # None for a policy of the cluster; empty where a namespaced one leaves its namespace open.
+    # None for a cluster-wide policy; empty if a namespaced one omits its namespace.
     namespace: str | None
     changes_existing: bool
 
 
 def lint_policy(body: Json, schemas: KnownSchemas) -> list[Finding]:
-    """What is wrong with a classic policy, as plain JSON of any shape."""
+    """The findings of a classic policy, as plain JSON of any shape."""
     policy = Field(body)
     rules = policy["spec"]["rules"]
     facts = _read_facts(policy)
@@ -208,7 +208,7 @@ def lint_policy(body: Json, schemas: KnownSchemas) -> list[Finding]:
 
 
 def find_image_faults(body: Json) -> list[Finding]:
-    """What keeps rules about images from being used: they could not verify anything."""
+    """What prevents image rules from being used: they could not verify anything."""
     policy = Field(body)
     is_audit = _read_facts(policy).is_audit
     return [
@@ -238,7 +238,7 @@ def _check_with_facts(rule: Field, facts: _Facts) -> Iterator[Finding]:
     )
     yield from check_match(rule["match"], limits)
     yield from check_match(rule["exclude"], replace(limits, needs_kinds=False))
-    # Kyverno lets variables of callers pass where any rule of the policy changes existing objects.
+    # Kyverno allows variables of callers if any rule of the policy changes existing objects.
     variables = KnownVariables(has_caller=not facts.background or facts.changes_existing)
     yield from check_expressions(list_rule_fields(rule, variables))
     yield from check_wildcard_kinds(rule, background=facts.background)

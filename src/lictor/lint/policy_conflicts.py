@@ -1,4 +1,4 @@
-"""Which rules ask for values that exclude each other, or for what another asks for already?"""
+"""Checks for rules with contradicting or redundant requirements."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice, product
@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from lictor.core.errors import CompileError
-from lictor.core.families.registry import PolicyKind
+from lictor.core.families.family import PolicyKind
 from lictor.core.lang.kind_selector import parse_kind_selector
 from lictor.core.lang.pattern import compile_pattern
 from lictor.core.lang.pattern.anchor import Modifier, parse_anchor
@@ -24,15 +24,15 @@ from lictor.lint.field import Field
 from lictor.lint.match import CALLERS, list_filters
 from lictor.lint.value_sets import ValueSet, are_disjoint, read_scalar
 
-# Of the rules that ask for the same, so many are compared with others.
+# Of the rules with equal requirements, this many are compared with others.
 _MOST_ALIKE = 8
-# Different requirements for a field of a kind: nobody has many more of them together.
+# The limit of different requirements for a field of a kind.
 _MOST_DIFFERENT = 64
-# Conflicts that are reported of one rule.
+# Conflicts that are reported for one rule.
 _MOST_REPORTED = 3
-# A folder of policies, resources and values that only tests read.
+# A folder of policies, resources and values for tests only.
 _TESTS = ".kyverno-test/"
-# What a classic rule may check; two of the same text check the same.
+# What a classic rule may check; equal texts check the same.
 _CHECKS = ("pattern", "anyPattern", "deny", "cel")
 _NARROWING = ("name", "selector", "namespaceSelector", "annotations")
 _WRITING = frozenset(("CREATE", "UPDATE"))
@@ -45,42 +45,42 @@ class _Requirement(msgspec.Struct, frozen=True):
     """The values that a pattern allows at a field."""
 
     path: KeyPath
-    # Where it stands, and what is written there.
+    # Its path, and its text.
     at: Field
-    # None where that is not understood.
+    # None if it is not understood.
     allowed: ValueSet | None = None
 
     @property
     def literal(self) -> bytes:
-        """The same for patterns that ask for the same in the same words."""
+        """Equal for patterns with the same requirement and the same text."""
         keys = ["*" if isinstance(key, int) else key for key in self.at.path]
         # After spec, rules, the number of the rule, validate and pattern.
         return msgspec.json.encode((keys[5:], self.at.value), order="deterministic")
 
 
 class _ComparedRule(msgspec.Struct, frozen=True):
-    """A validate rule, or a validation, by itself."""
+    """A single validate rule or validation."""
 
     item: LintObject
-    # Where it stands in the document, and how messages name it.
+    # Its path in the document, and its name in messages.
     at: FieldPath
     title: str
-    # What it checks, as it is written.
+    # What it checks, as text.
     text: bytes
     enforces: bool
-    # It refuses less than it says: exceptions, overrides, bindings.
+    # It denies less than its text: exceptions, overrides, bindings.
     is_weakened: bool
     # What a classic rule matches; nothing for a policy in CEL.
     filters: tuple[Field, ...]
-    # What leaves out some of that, as it is written: empty where nothing does.
+    # What excludes some of that, as text: empty if nothing does.
     limits: tuple[bytes, ...]
-    # What makes rules for controllers of a rule for Pods, as it is written.
+    # The autogen settings, as text.
     autogen: bytes
     requirements: tuple[_Requirement, ...] = ()
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """Of two with the same one, a cluster has only the one that came later."""
+        """A cluster has only the later of two with the same identity."""
         return (self.item.group, self.item.kind, self.item.namespace, self.item.name)
 
     @property
@@ -90,8 +90,8 @@ class _ComparedRule(msgspec.Struct, frozen=True):
 
 
 def find_conflicts(items: Sequence[LintObject]) -> dict[str, list[Finding]]:
-    """By file, rules that cannot both be kept, and rules that ask for nothing new."""
-    # What tests keep for themselves is never in a cluster together with the rest.
+    """By file, rules that exclude each other, and redundant rules."""
+    # Policies of tests are never in a cluster together with the others.
     used = [item for item in items if _TESTS not in item.file.source.replace("\\", "/")]
     rules = list(_list_rules(used))
     found: dict[str, list[Finding]] = {}
@@ -101,12 +101,12 @@ def find_conflicts(items: Sequence[LintObject]) -> dict[str, list[Finding]]:
 
 
 def _are_together(one: _ComparedRule, other: _ComparedRule) -> bool:
-    """Can a cluster have both? Of two policies with the same name, only one."""
+    """Whether a cluster can have both: of two policies with the same name, only one."""
     return one.item is other.item or one.identity != other.identity
 
 
 def _name(rule: _ComparedRule, asking: _ComparedRule) -> str:
-    """Another rule, with the file and the line where it stands."""
+    """Another rule, with its file and line."""
     line, _ = rule.item.document.position(rule.item.prefix + rule.at)
     is_here = rule.item.file is asking.item.file
     return f"{rule.title} ({f'line {line}' if is_here else f'{rule.item.file.source}:{line}'})"
@@ -129,7 +129,7 @@ def _list_rules(items: Sequence[LintObject]) -> Iterator[_ComparedRule]:
 
 
 def _find_surroundings(items: Iterable[LintObject]) -> tuple[set[str], set[str]]:
-    """Policies that have exceptions, and those that a binding makes refuse everywhere."""
+    """Policies with exceptions, and those that a binding enforces everywhere."""
     excepted: set[str] = set()
     bound: set[str] = set()
     for item in items:
@@ -145,7 +145,7 @@ def _find_surroundings(items: Iterable[LintObject]) -> tuple[set[str], set[str]]
 
 
 def _write(*parts: Field) -> bytes:
-    """What is written there, to be compared; empty where nothing is."""
+    """Its text, for comparison; empty if there is none."""
     if all(part.is_empty for part in parts):
         return b""
     return msgspec.json.encode([part.value for part in parts], order="deterministic")
@@ -182,7 +182,7 @@ def _list_classic(item: LintObject, *, is_excepted: bool) -> Iterator[_ComparedR
 
 
 def _place(each: Field, item: LintObject) -> Field:
-    """A filter of a match, with the namespace that the policy itself is in."""
+    """A filter of a match, with the policy's namespace."""
     resources = each["resources"].value
     if not item.namespace or not isinstance(resources, dict):
         return each
@@ -223,7 +223,7 @@ def _list_validations(
 
 
 def _read_pattern(pattern: Field) -> Iterator[_Requirement]:
-    """What a pattern asks for; nothing where it has conditions."""
+    """The requirements of a pattern; none if it has conditions."""
     anchors = (parse_anchor(each.text) for each in pattern.leaves())
     if pattern.is_object and not any(each and each.modifier in _ASKING for each in anchors):
         yield from _walk(pattern, (), frozenset())
@@ -253,7 +253,7 @@ def _ask(item: Field, path: KeyPath, absent: frozenset[int]) -> Iterator[_Requir
         yield from _walk(item, path, absent)
     elif len(elements) == 1 and elements[0].is_object and elements[0].value:
         inner = (*path, "*")
-        # An empty list holds nothing that could be wrong; of containers, there is always one.
+        # An empty list has no violations; of containers, there is always one.
         is_filled = path[-2:] == ("spec", "containers")
         yield from _walk(elements[0], inner, absent if is_filled else absent | {len(inner)})
     elif item.is_object or item.is_list:
@@ -274,7 +274,7 @@ def _allows_absence(pattern: Json) -> bool:
 # --- two that cannot both be kept
 
 _Asking: TypeAlias = tuple[int, _Requirement]
-# By kind and path: what is allowed there, and the rules that say so.
+# By kind and path: the allowed values, and their rules.
 _Index: TypeAlias = Mapping[tuple[str, KeyPath], Mapping[ValueSet, Sequence[_Asking]]]
 
 
@@ -307,7 +307,7 @@ def _list_conflicts(rules: Sequence[_ComparedRule]) -> Iterator[tuple[_ComparedR
 
 
 def _can_meet(one: _ComparedRule, other: _ComparedRule, path: KeyPath) -> bool:
-    """Are there resources that both are about? In doubt there are none."""
+    """Whether resources exist that both match; False in doubt."""
     return (
         one is not other
         and _are_together(one, other)
@@ -327,7 +327,7 @@ def _overlap(one: Field, other: Field, path: KeyPath) -> bool:
         for each in (one, other)
     ]
     narrow = {_write(*each) for each in fields} - {b""}
-    # Where labels choose, a resource with other labels is not asked about.
+    # With label selectors, a resource with other labels is not matched.
     return not narrow or (len(narrow) == 1 and path[0] != "metadata")
 
 
@@ -349,7 +349,7 @@ def _describe(requirement: _Requirement) -> str:
     return " or ".join([*words, *(["absent"] if allowed.absent else [])])
 
 
-# --- one that asks for nothing new
+# --- redundant rules
 
 
 def _list_repetitions(rules: Sequence[_ComparedRule]) -> Iterator[tuple[_ComparedRule, Finding]]:
@@ -361,14 +361,14 @@ def _list_repetitions(rules: Sequence[_ComparedRule]) -> Iterator[tuple[_Compare
         first = [each.literal for each in rule.requirements[:1]]
         numbers = [at for key in (rule.text, *first) for at in same[key][:_MOST_ALIKE]]
         for at in dict.fromkeys(numbers):
-            # Of two that ask for the same, the second one is reported.
+            # Of two equal ones, the second one is reported.
             if _repeats(rules[at], rule) and (at < number or not _repeats(rule, rules[at])):
                 yield rule, _report_repetition(rules[at], rule)
                 break
 
 
 def _repeats(strong: _ComparedRule, weak: _ComparedRule) -> bool:
-    """Does one ask for all that the other asks for, of the same resources? In doubt it does not."""
+    """Whether one requires all that the other requires, of the same resources; False in doubt."""
     if strong is weak or strong.is_weakened or (weak.enforces and not strong.enforces):
         return False
     if not _are_together(strong, weak) or not _covers(strong, weak):
@@ -384,7 +384,7 @@ def _covers(strong: _ComparedRule, weak: _ComparedRule) -> bool:
     if not weak.filters or not strong.filters:
         is_alike = strong.filters == weak.filters and strong.limits == weak.limits
         return is_alike and strong.autogen == weak.autogen
-    # Of rules about Pods alone, others about controllers are made.
+    # Autogen creates rules for controllers from rules about Pods only.
     if weak.kinds == {"Pod"} and (strong.kinds, strong.autogen) != (weak.kinds, weak.autogen):
         return False
     return all(
@@ -393,8 +393,5 @@ def _covers(strong: _ComparedRule, weak: _ComparedRule) -> bool:
 
 
 def _report_repetition(strong: _ComparedRule, weak: _ComparedRule) -> Finding:
-    message = (
-        f"this asks for nothing that {_name(strong, weak)} does not ask for, too: "
-        "one of them is enough"
-    )
+    message = f"this requires nothing beyond {_name(strong, weak)}: one of them is enough"
     return flag("policy-subsumed", weak.at, message)

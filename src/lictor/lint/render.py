@@ -26,7 +26,7 @@ class LintReport(msgspec.Struct, frozen=True):
     files: int = 0
     # Policies of kinds that have no checks yet.
     unchecked: int = 0
-    # By path, the files in which something was found.
+    # By path, the files with findings.
     texts: Mapping[str, bytes] = {}
 
     @property
@@ -42,7 +42,7 @@ class LintReport(msgspec.Struct, frozen=True):
 
 
 class LintFormat(StrEnum):
-    """How findings are written."""
+    """The output format of findings."""
 
     TEXT = "text"
     FULL = "full"
@@ -74,7 +74,7 @@ def render_report(
 
 
 def render_statistics(report: LintReport) -> str:
-    """How often each check found something, the most frequent first, and the sum."""
+    """The number of findings of each check, the most frequent first, and the sum."""
     counts = Counter(finding.check for finding in report.findings)
     lines = [
         f"{count:5}  {CHECKS[name].code}  {CHECKS[name].severity:7}  {name}\n"
@@ -104,7 +104,7 @@ def _build_quality_entry(finding: Finding) -> JsonObject:
 
 
 def _fingerprint(finding: Finding) -> str:
-    """The same for a finding in two runs, though lines have moved."""
+    """Equal for a finding in two runs, even if lines have moved."""
     return f"{finding.check}:{finding.kind}/{finding.name}:{finding.field}"
 
 
@@ -131,7 +131,7 @@ def _render_finding(finding: Finding) -> str:
 
 
 def _name_check(finding: Finding) -> str:
-    """Its code, which comments and settings name, and what that means."""
+    """Its code, as in comments and settings, and its name."""
     return f"{CHECKS[finding.check].code} {finding.check}"
 
 
@@ -226,7 +226,7 @@ def _build_sarif_result(finding: Finding, index: int) -> JsonObject:
 
 # --- on a terminal: the lines around a finding, with a mark below the place
 
-# What a mark is drawn below: a word, with what belongs to names of fields and functions.
+# The extent of a mark: a word, with the characters of names of fields and functions.
 _WORD = re.compile(r"[\w.$/+-]+|\S")
 _BEFORE = 2
 _AFTER = 1
@@ -249,12 +249,12 @@ def _draw_finding(finding: Finding, lines: Sequence[str], *, color: bool) -> str
 
 
 def _clean(text: str) -> str:
-    """Without what would steer the terminal, but for our own colours: files are others' texts."""
+    """Remove terminal escapes other than ours: the texts are untrusted."""
     return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _draw_frame(finding: Finding, lines: Sequence[str], shade: str) -> list[str]:
-    """`  --> file:line:column`, and the lines; only the place where the file is not at hand."""
+    """`  --> file:line:column`, and the lines; only the location if the file is unavailable."""
     number, column = finding.location.line, finding.location.column
     if not 1 <= number <= len(lines):
         return [f"  --> {finding.location}"]
@@ -277,5 +277,5 @@ def _measure(text: str, column: int) -> int:
 
 
 def _indent(text: str, column: int) -> str:
-    """Blanks up to the column; tabs stay tabs, so that the mark stands where it should."""
+    """Spaces up to the column; tabs stay tabs, so that the mark is aligned."""
     return "".join("\t" if letter == "\t" else " " for letter in text[: column - 1])

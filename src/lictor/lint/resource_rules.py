@@ -1,4 +1,4 @@
-"""Checks of `resourceRules`: are they complete, and do the resources exist that they name?"""
+"""Checks of `resourceRules`: completeness, and whether the resources exist."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
@@ -19,7 +19,7 @@ _PARTS = ("operations", "apiGroups", "apiVersions", "resources")
 def check_constraints(
     constraints: Field, names: ResourceNames, *, needs_operations: bool = True
 ) -> Iterator[Finding]:
-    """What is wrong with the rules and selectors of a policy or a binding."""
+    """The findings of the rules and selectors of a policy or a binding."""
     for selector in ("namespaceSelector", "objectSelector"):
         yield from check_selector(constraints[selector])
     for field in ("resourceRules", "excludeResourceRules"):
@@ -29,9 +29,9 @@ def check_constraints(
 
 
 def require_rules(constraints: Field, where: Field) -> Iterator[Finding]:
-    """A policy must say what it is about."""
+    """A policy must have match constraints."""
     if not constraints:
-        message = "nothing says which requests the policy is about: matchConstraints is missing"
+        message = "the policy matches no requests: matchConstraints is missing"
         yield flag("bad-match", where.path, message).with_code("no-match-constraints")
     elif constraints["resourceRules"].is_empty:
         message = "matchConstraints needs resourceRules"
@@ -48,7 +48,7 @@ def _check_resources(rule: Field, names: ResourceNames) -> Iterator[Finding]:
     groups, versions = rule["apiGroups"].texts, rule["apiVersions"].texts
     if not groups or not all(map(names.knows_group, groups)):
         return
-    # Of other groups, definitions may be missing.
+    # Definitions of other groups may be missing.
     is_whole = all(map(builtin_names().knows_group, groups))
     for part in rule["resources"].each():
         resource = part.text.partition("/")[0]
@@ -56,13 +56,13 @@ def _check_resources(rule: Field, names: ResourceNames) -> Iterator[Finding]:
             continue
         found = [f for g in groups if (f := names.of_resource(g, "", resource)) is not None]
         if not found:
-            finding = _tell_unknown(part, resource, groups, names)
+            finding = _flag_unknown(part, resource, groups, names)
             yield from [finding] if is_whole or finding.suggestion else []
         elif "*" not in versions:
             yield from _check_versions(rule["apiVersions"], found, names)
 
 
-def _tell_unknown(
+def _flag_unknown(
     part: Field, resource: str, groups: tuple[str, ...], names: ResourceNames
 ) -> Finding:
     elsewhere = [each for each in names.known if each.resource == resource]
@@ -72,7 +72,7 @@ def _tell_unknown(
         message += f'; "{elsewhere[0].group}" has one'
         return flag("unknown-resource", part.path, message)
     known = {each.resource: each for each in names.known if each.group in groups}
-    # People write the kind where the resource is meant.
+    # The kind is often written instead of the resource.
     kinds = {each.kind.lower(): each.resource for each in known.values()}
     meant = kinds.get(resource.lower()) or suggest(resource, known)
     return flag("unknown-resource", part.path, message, meant)
@@ -95,14 +95,14 @@ def _check_versions(
             yield flag("unknown-resource", part.path, message, meant)
 
 
-# What `object` and others look like: one mapping for each kind that a policy is about.
+# The forms of `object` and others: one mapping for each kind that a policy matches.
 ObjectForms: TypeAlias = tuple[Mapping[str, Form], ...]
 
 
 def list_forms(
     spec: Field, constraints: Field, names: ResourceNames, schemas: KnownSchemas
 ) -> ObjectForms:
-    """What expressions see of each kind that the rules name; nothing where one is unknown."""
+    """The forms of each kind that the rules name; nothing if one is unknown."""
     rules = constraints["resourceRules"].each()
     forms = [form for rule in rules for form in _read(rule, names, schemas)]
     known = [form for form in forms if form is not None]
@@ -110,7 +110,7 @@ def list_forms(
 
 
 def make_object_forms(forms: Iterable[Form], holder: Field, schemas: KnownSchemas) -> ObjectForms:
-    """With the form of `params`, where `holder` names their kind and it is known."""
+    """With the form of `params`, if `holder` names their kind and it is known."""
     kind = holder["paramKind"]
     params = schemas.find_form(kind["apiVersion"].text, kind["kind"].text)
     given = {} if params is None else {"params": params}
@@ -127,11 +127,11 @@ def _read(rule: Field, names: ResourceNames, schemas: KnownSchemas) -> Iterator[
                 yield schemas.find_form(each.api_version, each.kind)
         elif "*" in resource or "/" in resource or not builtin_names().knows_group(group):
             yield None
-        # What is left does not exist, and that has been told.
+        # The rest does not exist, which is reported elsewhere.
 
 
 def _list_versions(found: ResourceType, names: ResourceNames) -> list[ResourceType]:
-    """The resource itself; all its versions where a rule names any of them."""
+    """The resource itself; all its versions if a rule names any of them."""
     if found.version != "*":
         return [found]
     wanted = (found.group, found.resource)

@@ -1,4 +1,4 @@
-"""Checks of a classic rule: its name, its one body, its target, its Pod Security controls."""
+"""Checks of a classic rule: name, body, target, Pod Security controls."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from lictor.lint.match import check_selector, is_cluster_wide, is_namespaced, li
 
 
 def check_pod_security(rule: Field) -> Iterator[Finding]:
-    """A podSecurity rule and what it leaves out."""
+    """A podSecurity rule and its exclusions."""
     standard = rule["validate"]["podSecurity"]
     if not standard:
         return
@@ -30,8 +30,8 @@ def check_pod_security(rule: Field) -> Iterator[Finding]:
 
 
 def check_control(exclude: Field) -> Iterator[Finding]:
-    """One control that some images or values need not keep."""
-    # A name that is none of the known ones is told where fields are checked.
+    """One control from which some images or values are exempt."""
+    # An unknown name is reported where fields are checked.
     if exclude["controlName"].text not in CONTROL_NAMES:
         return
     try:
@@ -73,7 +73,7 @@ def check_generate(rule: Field, namespace: str | None) -> Iterator[Finding]:
     if generate.is_empty:
         return
     found = [name for name in _SOURCES if not generate[name].is_empty]
-    # None is fine: an object that needs no more than its name.
+    # None is valid: an object that needs only its name.
     if len(found) > 1:
         message = f"expected one of {', '.join(_SOURCES)}, found {' and '.join(found)}"
         yield flag("bad-generate", generate.path, message)
@@ -97,10 +97,10 @@ def _check_target(body: Field) -> Iterator[Finding]:
             yield flag("bad-generate", body.path, f'"{name}" of the target is missing')
     group = body["apiVersion"].text.rpartition("/")[0]
     if is_namespaced(group, body["kind"].text) and not body["namespace"].text:
-        message = f"a {body['kind'].text} lives in a namespace: name it"
+        message = f"a {body['kind'].text} is namespaced: set the namespace"
         yield flag("bad-generate", body.path, message)
     if is_cluster_wide(group, body["kind"].text) and body["namespace"].text:
-        message = f"a {body['kind'].text} belongs to no namespace: leave it out"
+        message = f"a {body['kind'].text} is cluster-scoped: remove the namespace"
         yield flag("bad-generate", body["namespace"].path, message)
     clone = body["clone"]
     if not clone.is_empty and not clone["name"].text:
@@ -114,7 +114,7 @@ def _check_clone_list(clones: Field) -> Iterator[Finding]:
         message = "kinds with and without a namespace cannot be copied together"
         yield flag("bad-generate", clones["kinds"].path, message)
     elif all(wide) and clones["namespace"].text:
-        message = "these kinds belong to no namespace: leave it out"
+        message = "these kinds are cluster-scoped: remove the namespace"
         yield flag("bad-generate", clones["namespace"].path, message)
     elif not any(wide) and not clones["namespace"].text:
         yield flag("bad-generate", clones.path, '"namespace" of the sources is missing')
@@ -129,10 +129,10 @@ def _check_own_namespace(body: Field, namespace: str) -> Iterator[Finding]:
 
 
 def _check_trigger(rule: Field) -> Iterator[Finding]:
-    """A rule that makes what it matches would call itself."""
+    """A rule that generates what it matches would trigger itself."""
     made = rule["generate"]["kind"]
     for each in list_filters(rule["match"]):
-        # Filters of any and all may tell the two apart by name or namespace.
+        # Filters of any and all may distinguish the two by name or namespace.
         if each.path == rule["match"].path and made.text in each["resources"]["kinds"].texts:
             message = f"the rule matches {made.text} and makes {made.text}: it would call itself"
             yield flag("bad-generate", made.path, message)
@@ -160,7 +160,7 @@ _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 
 
 def check_object_name(name: Field) -> Iterator[Finding]:
-    """A name that every API server refuses; one that is filled in later is left alone."""
+    """A name that every API server refuses; names with variables are ignored."""
     text = name.text
     is_filled_in = "{{" in text or "$(" in text
     if text and not is_filled_in and _OBJECT_NAME.fullmatch(text) is None:
@@ -171,11 +171,11 @@ def check_object_name(name: Field) -> Iterator[Finding]:
 
 
 def check_rule_names(rules: Field) -> Iterator[Finding]:
-    """Each rule has a name of its own."""
+    """Each rule has a unique name."""
     seen: set[str] = set()
     for rule in rules.each():
         name = rule["name"]
-        # That the field is missing is told where fields are checked.
+        # A missing field is reported where fields are checked.
         if name:
             yield from check_name(name, "rule")
         if name.text and name.text in seen:
@@ -185,7 +185,7 @@ def check_rule_names(rules: Field) -> Iterator[Finding]:
 
 
 def check_extractor_use(rule: Field) -> Iterator[Finding]:
-    """Nobody looks at extractors of images but verifyImages."""
+    """Image extractors are used by verifyImages only."""
     if rule["imageExtractors"] and rule["verifyImages"].is_empty:
         message = "imageExtractors are for verifyImages rules only"
         yield flag("bad-rule", rule["imageExtractors"].path, message)
@@ -206,7 +206,7 @@ def check_bodies(rule: Field) -> Iterator[Finding]:
 
 
 def check_validate(rule: Field) -> Iterator[Finding]:
-    """One way of checking, and each loop with a list and one way of its own."""
+    """One type of check, and each loop with a list and one type of check."""
     validate = rule["validate"]
     if validate.is_empty:
         return
@@ -238,7 +238,7 @@ def _expect_one(check: str, part: Field, names: tuple[str, ...]) -> Iterator[Fin
 
 
 def check_mutate(rule: Field) -> Iterator[Finding]:
-    """One kind of patch, at the top or in each loop."""
+    """One type of patch, at the top or in each loop."""
     mutate = rule["mutate"]
     if mutate.is_empty:
         return

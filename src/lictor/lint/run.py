@@ -1,4 +1,4 @@
-"""Lints files: sorts their documents, runs the checks on each, and locates what they find."""
+"""Lints files: sorts their documents, runs the checks on each, and locates findings."""
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ def lint_texts(
     """Lint files, given as path and content.
 
     `file_records` has the records of `OFFLINE_KINDS`. Without `read_files`, the files that tests
-    name are not looked into. `definitions` are CustomResourceDefinitions, besides those in files.
+    name are not read. `definitions` are CustomResourceDefinitions, besides those in files.
     """
     chooser = CheckChooser(selection or LintSelection())
     files = [read_file(source, content) for source, content in texts]
@@ -92,11 +92,11 @@ class _Linter(msgspec.Struct):
     schemas: KnownSchemas
     cluster_roles: tuple[Json, ...]
     seen: set[tuple[Location, FieldPath, str]] = msgspec.field(default_factory=set)
-    # By file, what is only seen where policies are looked at together.
+    # By file, the findings about several policies together.
     conflicts: Mapping[str, Sequence[Finding]] = msgspec.field(default_factory=dict)
 
     def lint(self, file: LintFile) -> list[Finding]:
-        """Everything wrong with a file, in the order of lines, each thing once."""
+        """All findings of a file, sorted by line, without duplicates."""
         findings = [*file.findings, *check_duplicates(file)]
         for item in list_objects(file):
             findings.extend(self._lint_object(item))
@@ -139,7 +139,7 @@ class _Linter(msgspec.Struct):
         return lint_document(item.policy_kind, item.body, context)
 
     def resource_names(self) -> ResourceNames:
-        """The names of resources, with those that the files define."""
+        """The names of resources, including those that the files define."""
         return builtin_names().with_crds(self.definitions)
 
     def _check_offline(self, item: LintObject) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
-"""Which fields may stand at a place of an object, and what is each for? Asked by editors.
+"""The fields that are allowed at a path of an object, and their help; for editors.
 
-A place is given by types and a path below them. The types come from `KnownSchemas`:
+A location is given by types and a path below them. The types come from `KnownSchemas`:
 
     schemas = KnownSchemas(definitions)                  # CustomResourceDefinitions, as plain JSON
     types = (schemas.of_kind("apps/v1", "Deployment"),)  # one kind, built-in or of a definition
@@ -9,9 +9,9 @@ A place is given by types and a path below them. The types come from `KnownSchem
     list_fields(types, ("spec", "template", "spec"))     # containers, volumes, hostNetwork, ...
     find_field_help(types, ("spec", "replicas"))         # SchemaField("replicas", "integer")
 
-`find_object_place` says of a path in a policy (`spec.rules[0].validate.pattern.spec`) which types
-and path that is: patterns, patches, generated data, also within foreach. `find_expression_types`
-says what an expression within `{{ }}` answers there: the fields of that may follow its dot.
+`find_object_place` maps a path in a policy (`spec.rules[0].validate.pattern.spec`) to types and
+path: patterns, patches, generated data, also within foreach. `find_expression_types` returns the
+types of an expression within `{{ }}`, whose fields may follow its dot.
 """
 
 import msgspec
@@ -28,30 +28,30 @@ from lictor.lint.schema_variables import find_roots, list_scopes, read_target_su
 
 
 class SchemaField(msgspec.Struct, frozen=True):
-    """A field as an editor shows it. Several kinds that have it may differ: the first one tells."""
+    """A field as an editor shows it. If several kinds have it, the first one counts."""
 
     name: str
     # In words: `string`, `integer`, `boolean`, `quantity`, `object`, `map of string`,
     # `list of object`, `any value`.
     type: str
-    # The words that it takes; empty where any are taken.
+    # Its enum; empty if there is none.
     values: tuple[str, ...] = ()
     is_required: bool = False
-    # What the author of a custom kind says of it; empty for built-in kinds.
+    # The description of a custom kind; empty for built-in kinds.
     description: str = ""
 
 
 class FieldLocation(msgspec.Struct, frozen=True):
-    """A place within an object: the kinds it may be of, and the path from its root."""
+    """A location in an object: the possible kinds, and the path from its root."""
 
     types: FieldTypes
     path: FieldPath
 
 
 def find_types(types: FieldTypes, path: FieldPath) -> FieldTypes:
-    """What may stand at a path, a number for any element of a list; empty where nobody knows.
+    """The types at a path, a number for any element of a list; empty if unknown.
 
-    Keys may have anchors, as patterns have: `=(spec)` is `spec`.
+    Keys may have anchors, as in patterns: `=(spec)` is `spec`.
     """
     for step in path:
         if isinstance(step, int):
@@ -67,9 +67,9 @@ def _read_name(key: str) -> str:
 
 
 def list_fields(types: FieldTypes, path: FieldPath = ()) -> tuple[SchemaField, ...]:
-    """The fields that may stand at a path, each once, in the order of the schema.
+    """The fields that are allowed at a path, each once, in the order of the schema.
 
-    Empty where nothing is known, where no object stands, and of maps with keys of one's choice.
+    Empty if nothing is known, if there is no object, and for maps with arbitrary keys.
     """
     listed: dict[str, SchemaField] = {}
     for field_type in find_types(types, path):
@@ -79,7 +79,7 @@ def list_fields(types: FieldTypes, path: FieldPath = ()) -> tuple[SchemaField, .
 
 
 def find_field_help(types: FieldTypes, path: FieldPath) -> SchemaField | None:
-    """What the field at a path is; None where nobody knows it, and of elements of lists."""
+    """The field at a path; None if it is unknown, and for elements of lists."""
     if not path or isinstance(path[-1], int):
         return None
     name = _read_name(path[-1])
@@ -136,7 +136,7 @@ def list_kinds(schemas: KnownSchemas) -> tuple[tuple[str, str], ...]:
 def find_field_location(
     policy: Json, path: FieldPath, schemas: KnownSchemas
 ) -> FieldLocation | None:
-    """The object that a path of a classic policy leads into; None where it leads elsewhere.
+    """The object location of a path in a classic policy; None if it is no object.
 
     `spec.rules[0].validate.pattern.spec.hostNetwork` is `spec.hostNetwork` of what the rule
     matches, and `spec.rules[0].mutate.targets[0].kind` is of no object.
@@ -154,7 +154,7 @@ def _find_rule(policy: Json, path: FieldPath) -> Field | None:
 
 
 def _list_objects(rule: Field, schemas: KnownSchemas) -> list[tuple[Field, FieldTypes]]:
-    """Where objects are written in a rule, and of which types they are."""
+    """The objects in a rule, and their types."""
     subject = schemas.of_match(rule)
     loops = [each for each in list_scopes(rule, subject, schemas) if each.is_loop]
     targets = list(rule["mutate"]["targets"].each())
@@ -174,10 +174,10 @@ def _list_objects(rule: Field, schemas: KnownSchemas) -> list[tuple[Field, Field
 def find_expression_types(
     policy: Json, path: FieldPath, expression: str, schemas: KnownSchemas
 ) -> FieldTypes:
-    """What an expression at a path of a classic policy answers; empty where nobody knows.
+    """The types of an expression at a path of a classic policy; empty if unknown.
 
-    `request.object.spec.containers[0]` in a rule about Pods answers a container, and `element`
-    within a foreach an element of its list.
+    `request.object.spec.containers[0]` in a rule about Pods is a container, and `element` within a
+    foreach an element of its list.
     """
     rule = _find_rule(policy, path)
     if rule is None:

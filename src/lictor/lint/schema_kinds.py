@@ -1,4 +1,4 @@
-"""What do the objects that a rule is about look like? Built-in kinds, and those of given CRDs."""
+"""The schemas of the objects that a rule matches: built-in kinds, and those of given CRDs."""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -17,13 +17,13 @@ from lictor.core.raw import Json, JsonObject
 from lictor.lint.field import Field
 from lictor.lint.match import list_filters
 
-# One for each kind that may stand there; a field that one of them has is right.
+# One for each possible kind; a field that one of them has is valid.
 FieldTypes: TypeAlias = tuple[FieldType, ...]
 NOTHING_KNOWN: Final[FieldTypes] = (ANYTHING,)
 
 
 def is_known(types: FieldTypes) -> bool:
-    """Is there a type, and does none of them take anything?"""
+    """Whether there is a type, and none of them allows anything."""
     return bool(types) and not any(_is_open(each) for each in types)
 
 
@@ -32,18 +32,18 @@ def _is_open(each: FieldType) -> bool:
 
 
 class RuleSubject(msgspec.Struct, frozen=True):
-    """The objects that a part of a policy is about: their kinds as people name them, and types."""
+    """The objects that a part of a policy matches: their kinds as text, and types."""
 
     label: str
     types: FieldTypes = NOTHING_KNOWN
 
 
 class KnownSchemas:
-    """Types by kind. Never changed; types of CRDs are read when first asked for."""
+    """Types by kind. Immutable; types of CRDs are read on demand."""
 
     def __init__(self, definitions: Iterable[Json] = ()) -> None:
         self._definitions = tuple(definitions)
-        # apiVersion and kind -> the schema; empty where the definition has none.
+        # apiVersion and kind -> the schema; empty if the definition has none.
         self._custom = {
             (f"{group}/{name}", kind): version
             for definition in self._definitions
@@ -54,16 +54,16 @@ class KnownSchemas:
 
     @cached_property
     def names(self) -> ResourceNames:
-        """Which kind is behind the name of a resource, also of the given definitions."""
+        """Maps resource names to kinds, including the given definitions."""
         return builtin_names().with_crds(self._definitions)
 
     def of_kind(self, api_version: str, kind: str) -> FieldType:
-        """The type of a kind; of one that nobody knows, only the metadata are known."""
+        """The type of a kind; of an unknown one, only the metadata."""
         found = self._find_custom((api_version, kind)) or find_field_type(api_version, kind)
         return found or _unknown_object()
 
     def find_form(self, api_version: str, kind: str) -> Form | None:
-        """What expressions in CEL see of a kind; None where nobody knows."""
+        """The CEL form of a kind; None if it is unknown."""
         key = (api_version, kind)
         if not self._custom.get(key):
             return find_form(api_version, kind)
@@ -72,18 +72,18 @@ class KnownSchemas:
         return self._forms[key]
 
     def find_resource_form(self, api_version: str, resource: str) -> Form | None:
-        """The same by the name of a resource, as `resource.Get` takes it."""
+        """The same by the name of a resource, as in `resource.Get`."""
         found = self.names.of_resource(*_split(api_version), resource)
         return None if found is None else self.find_form(found.api_version, found.kind)
 
     def list_all(self) -> Iterator[tuple[str, str]]:
-        """apiVersion and kind of everything that is known."""
+        """apiVersion and kind of all known kinds."""
         for version, kinds in load_section("kinds").items():
             yield from ((version, kind) for kind in kinds)
         yield from self._custom
 
     def list_custom(self, group: str = "*") -> dict[str, list[str]]:
-        """The versions of the given definitions by kind; `*` stands for any group."""
+        """The versions of the given definitions by kind; `*` matches any group."""
         found: dict[str, list[str]] = {}
         for api_version, kind in self._custom:
             own, version = _split(api_version)
@@ -92,11 +92,11 @@ class KnownSchemas:
         return found
 
     def has_custom(self, api_version: str, kind: str) -> bool:
-        """Does one of the given definitions define it?"""
+        """Whether one of the given definitions defines it."""
         return (api_version, kind) in self._custom
 
     def of_selector(self, text: str) -> FieldTypes:
-        """The types of what a text such as `apps/v1/Deployment` in a match stands for."""
+        """The types that a text such as `apps/v1/Deployment` in a match selects."""
         selector = parse_kind_selector(text)
         if selector.subresource:
             return NOTHING_KNOWN
@@ -104,7 +104,7 @@ class KnownSchemas:
         return tuple(self.of_kind(v, selector.kind) for v in versions) or (_unknown_object(),)
 
     def find_forms(self, kinds: Iterable[str]) -> tuple[Form, ...]:
-        """The forms of kinds as a match names them; none at all where one of them is not known."""
+        """The forms of kinds as a match names them; none at all if one of them is unknown."""
         forms: list[Form | None] = []
         for text in kinds:
             selector = parse_kind_selector(text)
@@ -121,7 +121,7 @@ class KnownSchemas:
         return RuleSubject(" or ".join(dict.fromkeys(names)), types or NOTHING_KNOWN)
 
     def _list_versions(self, selector: KindSelector) -> list[str]:
-        """The versions in which there is a kind; none where it has a wildcard."""
+        """The versions of a kind; none if it has a wildcard."""
         if has_wildcard(selector.kind):
             return []
         fits = compile_kind_selector(selector)
@@ -138,7 +138,7 @@ class KnownSchemas:
 
 
 def list_matched_kinds(rule: Field) -> tuple[str, ...]:
-    """What the match of a rule names, each once."""
+    """The kinds in the match of a rule, without duplicates."""
     filters = list_filters(rule["match"])
     return tuple(dict.fromkeys(k for each in filters for k in each["resources"]["kinds"].texts))
 
@@ -156,20 +156,20 @@ def _unknown_object() -> FieldType:
 
 
 def _list_versions(definition: Field) -> Iterator[tuple[str, str, str, JsonObject]]:
-    """Group, kind, version and schema of what a CustomResourceDefinition defines."""
+    """Group, kind, version and schema of a CustomResourceDefinition."""
     spec = definition["spec"]
     group, kind = spec["group"].text, spec["names"]["kind"].text
     for version in spec["versions"].each():
         schema = version["schema"]["openAPIV3Schema"]
         if not group or not kind or not version["name"].text or version["served"].value is False:
             continue
-        # Where anything is kept, the schema does not say what there is.
+        # With preserveUnknownFields, the schema is incomplete.
         is_told = schema.is_object and not spec["preserveUnknownFields"].is_true
         is_told = is_told and _is_shallow(schema.value)
         yield group, kind, version["name"].text, schema.value if is_told else {}
 
 
-# Real schemas have some thirty levels; each is read by functions that call themselves.
+# Real schemas have some thirty levels; each is read recursively.
 _MAX_DEPTH = 150
 
 

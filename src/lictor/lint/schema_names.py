@@ -1,4 +1,4 @@
-"""Do the kinds exist that a match, the targets of a mutation and generate rules name?"""
+"""Checks that the kinds in match, mutation targets and generate rules exist."""
 
 from collections.abc import Iterable, Iterator
 
@@ -33,7 +33,7 @@ def _check_selector(part: Field, schemas: KnownSchemas) -> Iterator[Finding]:
         yield from _check_version(part, selector, custom[selector.kind])
     elif selector.kind not in known_kinds():
         meant = _suggest_kind(selector.kind, (*known_kinds(), *schemas.list_custom()))
-        # Whoever writes the group of a definition means one of its kinds.
+        # The group of a definition means one of its kinds.
         is_near = custom and selector.group != "*"
         meant = meant or (suggest(selector.kind, custom) if is_near else "")
         if meant:
@@ -55,18 +55,18 @@ def _check_version(part: Field, selector: KindSelector, versions: list[str]) -> 
 
 
 def _suggest_kind(kind: str, known: Iterable[str]) -> str:
-    """A known kind that differs only in case or plural, or by one slip of the pen."""
+    """A known kind that differs only in case or plural, or by one typo."""
     folded, names = kind.lower(), tuple(known)
     for name in names:
         if folded in (name.lower(), f"{name.lower()}s", f"{name.lower()}es"):
             return name
-    # Of a long word, two letters in the wrong order too.
+    # Of a long word, also two transposed letters.
     cutoff = 0.88 if len(kind) > 7 else 0.93
     return suggest(kind, names, cutoff) if len(kind) > 5 else ""
 
 
 def check_target_kind(target: Field, schemas: KnownSchemas) -> Iterator[Finding]:
-    """A kind that its group does not have, where the kinds of the group are known."""
+    """A kind that its group does not have, if the kinds of the group are known."""
     api_version, kind = target["apiVersion"].text, target["kind"].text
     group = api_version.rpartition("/")[0]
     if not kind or not is_plain(kind) or schemas.has_custom(api_version, kind):
@@ -75,18 +75,18 @@ def check_target_kind(target: Field, schemas: KnownSchemas) -> Iterator[Finding]
     known = {name for name, groups in known_kinds().items() if group in groups}
     if builtin_names().knows_group(group):
         if kind not in known:
-            yield _tell_absent(target, {*known, *custom})
+            yield _flag_absent(target, {*known, *custom})
     elif kind in custom and is_plain(api_version):
         message = f'{kind} has no version "{api_version.rpartition("/")[2]}"'
         meant = f"{group}/{custom[kind][0]}" if len(custom[kind]) == 1 else ""
         yield flag(_CHECK, target["apiVersion"].path, message, meant)
     elif suggest(kind, custom):
-        # Definitions may be missing: only what is near to one of them is a slip.
+        # Definitions may be missing: only a similar name is a typo.
         message = f'{group} has no kind "{kind}"'
         yield flag(_CHECK, target["kind"].path, message, suggest(kind, custom))
 
 
-def _tell_absent(target: Field, known: Iterable[str]) -> Finding:
+def _flag_absent(target: Field, known: Iterable[str]) -> Finding:
     group, kind = target["apiVersion"].text.rpartition("/")[0], target["kind"].text
     elsewhere = [other for other in known_kinds().get(kind, {}) if other]
     message = f'{group or "v1"} has no kind "{kind}"'
@@ -97,7 +97,7 @@ def _tell_absent(target: Field, known: Iterable[str]) -> Finding:
 
 
 def check_called_resource(url_path: Field, schemas: KnownSchemas) -> Iterator[Finding]:
-    """A resource that the API server does not have, where those of its group are known."""
+    """A resource that the API server does not have, if those of its group are known."""
     path = parse_api_path(url_path.text)
     if path is None or not path.is_plain or not builtin_names().knows_group(path.group):
         return

@@ -1,4 +1,4 @@
-"""What do JMESPath expressions answer, and do they ask for fields that are there?"""
+"""Infers the types of JMESPath expressions, and checks the fields they read."""
 
 import re
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from lictor.core.raw import Json
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.schema_kinds import FieldTypes, is_known
-from lictor.lint.schema_values import describe_types, find_field, tell_unknown
+from lictor.lint.schema_values import describe_types, find_field, flag_unknown
 
 
 def infer_types(text: str, types: FieldTypes, *, are_variables: bool = False) -> FieldTypes:
-    """What an expression answers, asked of a value or of variables; empty where nobody knows."""
+    """The types of an expression for a value or variables; empty if unknown."""
     try:
         trace = PathTrace(types if are_variables else ())
         return trace.infer(parse(text), types) if text and "{{" not in text else ()
@@ -27,23 +27,23 @@ def infer_types(text: str, types: FieldTypes, *, are_variables: bool = False) ->
         return ()
 
 
-class AskedValue(msgspec.Struct, frozen=True):
-    """What expressions are asked of: the variables of a rule, or one value; and whose it is."""
+class ExpressionInput(msgspec.Struct, frozen=True):
+    """The input of expressions: the variables of a rule, or one value; and its owner."""
 
     types: FieldTypes
     label: str
     are_variables: bool = False
 
 
-def check_path(part: Field, expression: tuple[str, int], asked: AskedValue) -> list[Finding]:
-    """What an expression asks for in vain; it stands at an offset of the text of a field."""
+def check_path(part: Field, expression: tuple[str, int], asked: ExpressionInput) -> list[Finding]:
+    """The missing fields that an expression at an offset of a field's text reads."""
     text, offset = expression
     roots = asked.types if asked.are_variables else ()
     trace = PathTrace(roots, part, offset, asked.label)
     try:
         trace.infer(parse(text), asked.types)
     except SyntaxFaultError:
-        return []  # That it does not parse is told where expressions are checked.
+        return []  # Syntax errors are reported elsewhere.
     return trace.findings
 
 
@@ -51,24 +51,24 @@ _PATH = re.compile(r"(?<![\w.\[\]])[\w.\[\]]*$")
 _LAST_NAME = re.compile(r"(?<!\w)(\w+)\.$")
 _STEPS = (NodeKind.SUBEXPRESSION, NodeKind.PIPE)
 _SAME = (NodeKind.CURRENT, NodeKind.IDENTITY)
-# Roots whose fields are told as those of the objects that a rule is about.
+# Roots whose fields are reported as those of the rule's objects.
 _OBJECT_ROOTS = ("", "request", "element")
 _EQUALITIES = (Token.EQUAL, Token.NOT_EQUAL)
 
 
 class PathTrace(msgspec.Struct):
-    """One walk through one expression; no types at all mean that nothing is known."""
+    """One traversal of an expression; no types at all mean that nothing is known."""
 
     roots: FieldTypes = ()
     part: Field = Field(None)
     offset: int = 0
     label: str = ""
     findings: list[Finding] = []
-    # The variable with which the path began that is followed now.
+    # The variable at the start of the current path.
     root: str = ""
 
     def infer(self, node: Node, types: FieldTypes) -> FieldTypes:
-        """What the expression answers, asked of a value of these types."""
+        """The types of the expression for a value of these types."""
         match node.kind:
             case NodeKind.FIELD:
                 return self._field(node, types)
@@ -112,35 +112,35 @@ class PathTrace(msgspec.Struct):
         return _list_of(united) if node.kind is NodeKind.MULTI_SELECT_LIST else united
 
     def _compare(self, node: Node, found: list[FieldTypes]) -> None:
-        """A field of one type and a literal of another: never equal, and never in order."""
+        """A field of one type and a literal of another: never equal, and not ordered."""
         for literal, types in zip(node.children, reversed(found), strict=True):
             value = literal.value
             if literal.kind is not NodeKind.LITERAL or isinstance(value, (dict, list)):
                 continue
             scalars = [each.scalar for each in types]
-            # Null stands for a field that is not there.
+            # Null means a missing field.
             if value is None or not scalars or not is_known(types) or None in scalars:
                 continue
             allowed = {kind for each in scalars if each is not None for kind in each}
             if not _can_meet(value, allowed, is_order=node.value not in _EQUALITIES):
                 words = f"{describe_types(types)} with {describe_types((type_literal(value),))}"
-                self._tell_type(literal, f"compares {words}, which never fits")
+                self._flag_type(literal, f"compares {words}, which never fits")
 
     def _list_names(self, node: Node) -> tuple[str, ...]:
-        """The path before a field, as it is written."""
+        """The path before a field, as text."""
         before = _PATH.search(self.part.text[: self.offset + node.position])
         text = before[0].strip(".") if before else ""
         if self.root not in _OBJECT_ROOTS:
             text = text.removeprefix(self.root).removeprefix(".")
         for root in ("request.object", "request.oldObject"):
             text = text.removeprefix(root).removeprefix(".")
-        # Of a list of several paths, only the end would be told.
+        # Of a list of several paths, only the end would be reported.
         return (text,) if text and not text.startswith("]") and "][" not in text else ()
 
     def _field(self, node: Node, types: FieldTypes) -> FieldTypes:
         name = str(node.value)
         if types is self.roots and self.roots:
-            # Variables that nothing defines are told where expressions are checked.
+            # Undefined variables are reported elsewhere.
             self.root = name
             return find_field(types, name)
         if not is_known(types):
@@ -151,13 +151,13 @@ class PathTrace(msgspec.Struct):
         maps = tuple(each for each in types if each.fields or each.others is not None)
         offset = TextOffset(self.part.text, self.offset + node.position)
         if maps:
-            finding = tell_unknown(
+            finding = flag_unknown(
                 self.part, name, maps, self._name_owner(), self._list_names(node)
             )
             self.findings.append(msgspec.structs.replace(finding, offset=offset))
         else:
             kind = describe_types(types)
-            message = f'"{name}" is asked of {kind}, which has no fields: the answer is always null'
+            message = f'"{name}" is read from {kind}, which has no fields: the value is always null'
             before = _LAST_NAME.search(offset.text[: offset.offset])
             meant = f"{before[1]}[].{name}" if kind == "a list" and before else ""
             self.findings.append(flag("wrong-type", self.part.path, message, meant, offset))
@@ -168,18 +168,18 @@ class PathTrace(msgspec.Struct):
             return self.label
         return "the target" if self.root == "target" else f'the variable "{self.root}"'
 
-    def _tell_type(self, node: Node, message: str) -> None:
+    def _flag_type(self, node: Node, message: str) -> None:
         offset = TextOffset(self.part.text, self.offset + node.position)
         self.findings.append(flag("wrong-type", self.part.path, message, offset=offset))
 
 
 _NUMBERS = frozenset((int, float))
-# Variables made of variables could stand for more than anyone can look at.
+# Variables made of variables could have too many types.
 _MOST_TYPES = 32
 
 
 def _can_meet(value: object, allowed: set[type], *, is_order: bool) -> bool:
-    """Can a value of these types be equal to a literal, or come before or after it?"""
+    """Whether a value of these types can be equal to a literal, or ordered with it."""
     is_number = type(value) in _NUMBERS
     if is_order:
         return is_number and bool(allowed & _NUMBERS)
@@ -187,12 +187,12 @@ def _can_meet(value: object, allowed: set[type], *, is_order: bool) -> bool:
 
 
 def list_elements(types: FieldTypes) -> FieldTypes:
-    """What the lists among types hold."""
+    """The element types of the lists among types."""
     return tuple(each.element for each in types if each.element is not None)
 
 
 def unite_types(parts: Iterable[FieldTypes]) -> FieldTypes:
-    """What is one or the other; unknown where one of them is, or where they are too many."""
+    """The union; unknown if one of them is, or if there are too many."""
     listed = list(parts)
     if not all(listed):
         return ()
@@ -212,7 +212,7 @@ def make_list(each: FieldType) -> FieldType:
 
 
 def _flatten(types: FieldTypes) -> FieldTypes:
-    """Lists within lists become one; a list of other things stays."""
+    """Nested lists are joined; a list of other values is unchanged."""
     if not all(each.element is not None for each in types):
         return ()
     inner = list_elements(types)
@@ -230,12 +230,12 @@ def _list_values(types: FieldTypes) -> FieldTypes:
 # --- what do values look like that stand in a policy: lists, objects and texts with variables?
 
 
-# Further in, nobody asks what a value is.
+# Deeper values are not typed.
 _MAX_DEPTH = 30
 
 
 def type_literal(value: Json, depth: int = 0) -> FieldType:
-    """The type of a value. What a variable fills in whole may be anything."""
+    """The type of a value. A value from a variable may be anything."""
     if depth > _MAX_DEPTH:
         return ANYTHING
     made = FieldType()
@@ -267,7 +267,7 @@ def _merge_all(types: Iterable[FieldType]) -> FieldType:
 
 
 def _merge(left: FieldType, right: FieldType) -> FieldType:
-    """The type of what is one or the other."""
+    """The union of two types."""
     made = FieldType()
     if left.scalar is not None and right.scalar is not None:
         made.scalar = left.scalar | right.scalar

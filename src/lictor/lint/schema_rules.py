@@ -1,4 +1,4 @@
-"""Do rules fit the schemas of their kinds: values, JMESPath paths, pointers of JSON patches?"""
+"""Checks rules against the schemas of their kinds: values, JMESPath paths, JSON pointers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -25,15 +25,15 @@ from lictor.lint.field import Field, list_loops
 from lictor.lint.rules import check_object_name
 from lictor.lint.schema_kinds import FieldTypes, KnownSchemas, RuleSubject, is_known
 from lictor.lint.schema_names import check_called_resource, check_target_kind
-from lictor.lint.schema_paths import AskedValue, check_path, infer_types, list_elements
+from lictor.lint.schema_paths import ExpressionInput, check_path, infer_types, list_elements
 from lictor.lint.schema_values import (
     ValueUse,
     check_amounts,
     check_value,
     describe_types,
     find_field,
+    flag_unknown,
     is_no_amount,
-    tell_unknown,
 )
 from lictor.lint.schema_variables import (
     VariableScope,
@@ -48,25 +48,27 @@ from lictor.lint.schema_variables import (
 def check_paths(
     fields: Iterable[TemplateField], label: str, scopes: Sequence[VariableScope]
 ) -> Iterator[Finding]:
-    """Expressions that ask for fields which the objects do not have."""
+    """Expressions that read fields which the objects do not have."""
     for field in fields:
-        # Where any name may be known, the root is something else: an answer, an attestation.
+        # If any name may be known, the root is something else: a response, an attestation.
         if field.variables.names is None:
             continue
-        asked = AskedValue(find_roots(field.part.path, scopes), label, are_variables=True)
+        asked = ExpressionInput(find_roots(field.part.path, scopes), label, are_variables=True)
         for expression in list_expressions(field.part, is_query=field.is_query):
             yield from check_path(field.part, expression, asked)
 
 
 def _check_calls(holder: Field, schemas: KnownSchemas) -> Iterator[Finding]:
-    """Calls of the API server: does the resource exist, and has the answer what is asked of it?"""
+    """API calls: does the resource exist, and does the response have the fields that are read?"""
     for entry in holder["context"].each():
         call = entry["apiCall"]
         answer, query = find_answer(call, schemas), call["jmesPath"]
         if answer is None:
             yield from check_called_resource(call["urlPath"], schemas)
         elif query.text and "{{" not in query.text:
-            yield from check_path(query, (query.text, 0), AskedValue(answer.types, answer.label))
+            yield from check_path(
+                query, (query.text, 0), ExpressionInput(answer.types, answer.label)
+            )
 
 
 # --- JSON patches
@@ -77,7 +79,7 @@ def check_pointers(patch: Field, subject: RuleSubject) -> Iterator[Finding]:
     try:
         operations = parse_json_patch(patch.text) if patch.text else ()
     except CompileError:
-        return  # Told where patches are checked, or made of variables.
+        return  # Reported elsewhere, or contains variables.
     for operation in operations:
         pointer = operation.get("path") if isinstance(operation, dict) else None
         if isinstance(pointer, str) and pointer.startswith("/"):
@@ -101,7 +103,7 @@ def _check_operation(
             continue
         types = find_field(maps, name)
         if not types:
-            yield tell_unknown(patch, name, maps or (ANYTHING,), subject.label, tuple(names))
+            yield flag_unknown(patch, name, maps or (ANYTHING,), subject.label, tuple(names))
             return
         names.append(name)
     if operation.get("op") in ("add", "replace"):
@@ -114,7 +116,7 @@ def _check_operation(
 
 
 def check_rule_schemas(body: Json, schemas: KnownSchemas) -> Iterator[Finding]:
-    """What the objects of a classic policy's rules cannot be."""
+    """Checks of a classic policy's rules against the schemas of their objects."""
     for rule in Field(body)["spec"]["rules"].each():
         subject = schemas.of_match(rule)
         scopes = list_scopes(rule, subject, schemas)
@@ -131,7 +133,7 @@ def check_rule_schemas(body: Json, schemas: KnownSchemas) -> Iterator[Finding]:
 
 
 def check_cleanup_schemas(body: Json, schemas: KnownSchemas) -> Iterator[Finding]:
-    """What the targets of a cleanup policy cannot be."""
+    """Checks of a cleanup policy against the schemas of its targets."""
     spec = Field(body)["spec"]
     subject = schemas.of_match(spec)
     yield from _check_calls(spec, schemas)
@@ -166,7 +168,7 @@ def _check_generated(generate: Field, schemas: KnownSchemas) -> Iterator[Finding
         yield from check_value(body["data"], subject, ValueUse.OBJECT)
 
 
-# Their names are segments of paths: nearly anything goes.
+# Their names are path segments: nearly anything is valid.
 _FREE_NAMES = "rbac.authorization.k8s.io"
 
 
@@ -183,12 +185,12 @@ def _check_object_name(target: Field) -> Iterator[Finding]:
 
 _EQUALITIES = ("Equal", "Equals", "NotEqual", "NotEquals")
 _ORDERS = ("GreaterThan", "GreaterThanOrEquals", "LessThan", "LessThanOrEquals")
-# Far from all that is written in policies.
+# Far from all values in policies.
 _EXTREMES = (-(10**18), 0, 10**18)
 
 
 def _check_condition_types(rule: Field, scopes: Sequence[VariableScope]) -> Iterator[Finding]:
-    """Comparisons whose answer is the same whatever the object is."""
+    """Comparisons with the same result for every object."""
     for conditions in list_rule_conditions(rule):
         for condition in list_conditions(conditions):
             yield from _check_condition(condition, scopes)
@@ -199,7 +201,7 @@ def _check_condition(condition: Field, scopes: Sequence[VariableScope]) -> Itera
     if operator not in OPERATORS or _is_filled_in(value):
         return
     if operator in _ORDERS and is_no_amount(value.text):
-        return  # Told where conditions are checked, whatever the key is.
+        return  # Reported where conditions are checked.
     types = _infer_key(condition["key"], scopes)
     if (
         not types
@@ -207,17 +209,17 @@ def _check_condition(condition: Field, scopes: Sequence[VariableScope]) -> Itera
         or any(_may_hold(each, operator, value.value) for each in types)
     ):
         return
-    message = f"the key is {describe_types(types)}: {operator} {_write(value.value)} never fits"
+    message = f"the key is {describe_types(types)}: {operator} {_write(value.value)} never matches"
     yield flag("wrong-type", value.path, message + _advise(value.value, types))
 
 
 def _is_filled_in(value: Field) -> bool:
-    """Is the value, or a part of it, known only when the rule is asked?"""
+    """Whether the value, or a part of it, depends on the request."""
     return value.value is None or any("{{" in leaf.text for leaf in value.leaves())
 
 
 def _infer_key(key: Field, scopes: Sequence[VariableScope]) -> FieldTypes:
-    """What a key is that one expression fills in whole; others are texts of all kinds."""
+    """The types of a key that is one expression; others are arbitrary texts."""
     text = key.text.strip()
     expressions = list(list_expressions(key, is_query=False))
     is_whole = text.startswith("{{") and text.endswith("}}") and text.count("{{") == 1
@@ -227,7 +229,7 @@ def _infer_key(key: Field, scopes: Sequence[VariableScope]) -> FieldTypes:
 
 
 def _may_hold(each: FieldType, operator: str, value: Json) -> bool:
-    """Does the answer depend on the key? True in doubt, and of lists and objects."""
+    """Whether the result depends on the key; True in doubt, and for lists and objects."""
     if each.scalar is None or each.is_quantity:
         return True
     if each.scalar == {bool}:
@@ -235,14 +237,14 @@ def _may_hold(each: FieldType, operator: str, value: Json) -> bool:
     if operator not in (*_EQUALITIES, *_ORDERS):
         return True
     if str in each.scalar:
-        # Texts may hold amounts of all kinds, but are never true or false themselves.
+        # Texts may be quantities, but are never booleans.
         return not isinstance(value, bool)
     return _differs(operator, value, (*_EXTREMES, *_read_numbers(value)))
 
 
 def _differs(operator: str, value: Json, keys: tuple[Json, ...]) -> bool:
     holds = compile_operator_with(operator, value)
-    # A list of all that there is may be meant so.
+    # A list of all values may be intended.
     return len({holds(key) for key in keys}) > 1 or isinstance(value, list)
 
 
@@ -258,7 +260,7 @@ def _write(value: Json) -> str:
 
 
 def _advise(value: Json, types: FieldTypes) -> str:
-    """What is right where only the quotes are wrong."""
+    """The correction if only the quotes are wrong."""
     scalars = [each.scalar or frozenset() for each in types]
     if isinstance(value, bool) and all(str in each for each in scalars):
         return f'; write "{_write(value)}", with quotes'

@@ -1,4 +1,4 @@
-"""Do patterns, patches and generated objects fit the fields of their kinds?"""
+"""Checks patterns, patches and generated objects against the fields of their kinds."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ from lictor.lint.schema_kinds import FieldTypes, RuleSubject, is_known
 
 
 class ValueUse(StrEnum):
-    """What becomes of a value: it is compared with, merged into an object, or an object itself."""
+    """The use of a value: compared, merged into an object, or an object itself."""
 
     PATTERN = "pattern"
     PATCH = "patch"
@@ -35,7 +35,7 @@ class ValueUse(StrEnum):
 
 
 class _ValueContext(msgspec.Struct, frozen=True):
-    """Where a walk is: whose objects these are, the names on the way, what the value is for."""
+    """The state of a traversal: the objects, the path, and the use of the value."""
 
     label: str
     use: ValueUse
@@ -54,7 +54,7 @@ class _ValueContext(msgspec.Struct, frozen=True):
 
 
 def check_value(part: Field, subject: RuleSubject, use: ValueUse) -> Iterator[Finding]:
-    """Fields that the objects do not have, and values that can never stand where they are."""
+    """Fields that the objects do not have, and values that are never valid."""
     if part:
         yield from _walk(part, subject.types, _ValueContext(subject.label, use))
 
@@ -89,14 +89,14 @@ def _walk_object(part: Field, types: FieldTypes, context: _ValueContext) -> Iter
             continue
         found = find_field(maps, name)
         if not found:
-            yield tell_unknown(item, name, maps, context.label, context.names)
-        # What must not be there is never compared.
+            yield flag_unknown(item, name, maps, context.label, context.names)
+        # What must not exist is never compared.
         elif anchor is None or anchor.modifier is not Modifier.NEGATION:
             yield from _walk(item, found, context.below(name, _choose_use(anchor, context.use)))
 
 
 def _choose_use(anchor: Anchor | None, use: ValueUse) -> ValueUse:
-    """Below an anchor that asks something, a patch compares."""
+    """Below a conditional anchor, a patch compares."""
     asks = anchor is not None and anchor.modifier is not Modifier.ADDITION
     return ValueUse.PATTERN if asks else use
 
@@ -106,12 +106,12 @@ def _is_filled_in(text: str) -> bool:
 
 
 def find_field(types: Iterable[FieldType], name: str) -> FieldTypes:
-    """What stands below a name, of the types that have it."""
+    """The types below a name, of the types that have it."""
     found = (each.fields.get(name, each.others) for each in types)
     return tuple(each for each in found if each is not None)
 
 
-def tell_unknown(
+def flag_unknown(
     part: Field, name: str, types: FieldTypes, label: str, names: tuple[str, ...] = ()
 ) -> Finding:
     """A field that none of the types has."""
@@ -121,16 +121,16 @@ def tell_unknown(
     return finding.with_code("unknown-property", name, *list_near(name, known))
 
 
-# From here on, a word is taken for another one with a slip of the pen.
+# The similarity from which a word is treated as a typo.
 _NEAR = 0.8
 
 
 def list_near(name: str, known: Iterable[str]) -> list[str]:
-    """The known words that are so like this one that it may be a slip; at most two."""
+    """The known words that are similar enough for a typo; at most two."""
     return list(_find_near(name, tuple(known)))
 
 
-# The same mistake is often made in many places, and found anew with each edit.
+# The same mistake often occurs in many places, and again with each edit.
 @lru_cache(maxsize=256)
 def _find_near(name: str, known: tuple[str, ...]) -> tuple[str, ...]:
     folded = {each.lower(): each for each in known}
@@ -139,7 +139,7 @@ def _find_near(name: str, known: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def describe_types(types: FieldTypes) -> str:
-    """What may stand at a place, in words."""
+    """The allowed types at a field, as text."""
     return " or ".join(dict.fromkeys(_describe(each) for each in types))
 
 
@@ -156,7 +156,7 @@ def _describe(each: FieldType) -> str:
 
 def _refuse(part: Field, types: FieldTypes, context: _ValueContext, found: str) -> Finding:
     where = f"{context.path} of {context.label}" if context.names else context.label
-    message = f"{where} is {describe_types(types)}: {found} never fits"
+    message = f"{where} is {describe_types(types)}: {found} never matches"
     return flag("wrong-type", part.path, message)
 
 
@@ -165,10 +165,10 @@ def _refuse(part: Field, types: FieldTypes, context: _ValueContext, found: str) 
 
 def _check_leaf(part: Field, types: FieldTypes, context: _ValueContext) -> Iterator[Finding]:
     value = part.value
-    # Labels that are no text are told where labels are checked.
+    # Labels that are no strings are reported elsewhere.
     if context.is_tag or (isinstance(value, str) and _is_filled_in(value)):
         return
-    # A plain value is asked of every element of a list.
+    # A plain value is compared with every element of a list.
     leaves = tuple(each.element or each for each in types)
     if is_known(leaves) and not any(_may_fit(value, each) for each in leaves):
         if isinstance(value, str) and any(each.is_quantity for each in leaves):
@@ -212,14 +212,14 @@ def _write(value: Json) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-# An operand that cannot be meant as anything but an amount; `1.2.3` may be a version.
+# An operand that can only be a quantity; `1.2.3` may be a version.
 _COMPARED = re.compile(r"[0-9]*(\.[0-9]+)?[A-Za-z]+")
 
 
 def check_amounts(pattern: Field) -> Iterator[Finding]:
-    """Comparisons such as `>=two` and `<=1Gib`, which hold for nothing."""
+    """Comparisons such as `>=two` and `<=1Gib`, which never hold."""
     for leaf in pattern.leaves():
-        # A key comes with the path of its entry.
+        # A key has the path of its entry.
         if leaf.path and leaf.path[-1] == leaf.value:
             continue
         if leaf.text[:1] in ("<", ">") and not _is_filled_in(leaf.text):
@@ -229,14 +229,14 @@ def check_amounts(pattern: Field) -> Iterator[Finding]:
 
 
 def is_no_amount(operand: str) -> bool:
-    """Was this meant as an amount, and is none?"""
+    """Whether this was meant as a quantity, and is not one."""
     text = operand.strip()
     return _COMPARED.fullmatch(text) is not None and not _is_amount(text)
 
 
 _SUFFIXES = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "k", "M", "G", "T", "P", "E", "m", "u", "n")
 _WRITTEN = re.compile(r"^([<>=!]*\s*)([0-9.]+)\s*([A-Za-z]+)$")
-# What people write for parts of a time; Go's durations know hours, minutes and seconds.
+# Common units of time; Go's durations support hours, minutes and seconds.
 _TIMES = {
     **dict.fromkeys(("sec", "secs", "second", "seconds"), (1, "s")),
     **dict.fromkeys(("min", "mins", "minute", "minutes"), (1, "m")),
@@ -247,13 +247,13 @@ _TIMES = {
 
 
 def refuse_amount(part: Field) -> Finding:
-    """A text that was meant as an amount, and is none."""
-    message = f'"{part.text}" holds neither a number nor a quantity (1Gi, 500m) nor a duration (1h)'
+    """A text that was meant as a quantity, and is not one."""
+    message = f'"{part.text}" is neither a number nor a quantity (1Gi, 500m) nor a duration (1h)'
     return flag("bad-quantity", part.path, message, suggest_amount(part.text))
 
 
 def suggest_amount(text: str) -> str:
-    """`1Gib` was meant as `1Gi`, `500mb` as `500M`, `2d` as `48h`; empty where nobody can tell."""
+    """`1Gib` was meant as `1Gi`, `500mb` as `500M`, `2d` as `48h`; empty if unclear."""
     written = _WRITTEN.match(text)
     if written is None:
         return ""

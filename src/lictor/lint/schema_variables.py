@@ -1,4 +1,4 @@
-"""What do the variables of a rule look like: request, element, target, context entries?"""
+"""The types of a rule's variables: request, element, target, context entries."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -26,11 +26,11 @@ _BODIES: Final = ("validate", "mutate", "generate")
 
 
 class VariableScope(msgspec.Struct, frozen=True):
-    """A part of a rule, and what an expression there may ask for."""
+    """A part of a rule, and its variables."""
 
     part: Field
     variables: VariableTypes
-    # Fields of the part that are still asked from outside.
+    # Fields of the part that use the outer scope.
     outside: tuple[str, ...] = ()
     is_loop: bool = False
 
@@ -42,18 +42,18 @@ class VariableScope(msgspec.Struct, frozen=True):
 
     @property
     def elements(self) -> FieldTypes:
-        """What a foreach goes through."""
+        """The elements of a foreach."""
         return self.variables.get("element") or (ANYTHING,)
 
 
 def find_roots(path: FieldPath, scopes: Iterable[VariableScope]) -> FieldTypes:
-    """What the variables look like that an expression at a path may ask for."""
+    """The types of the variables for an expression at a path."""
     inner = [scope.variables for scope in scopes if scope.holds(path)]
     return _make_roots(inner[-1]) if inner else ()
 
 
 def _make_roots(variables: VariableTypes) -> FieldTypes:
-    """One root for each type of each variable: together they are all that may be asked."""
+    """One root for each type of each variable."""
     return tuple(_make_root(name, each) for name, types in variables.items() for each in types)
 
 
@@ -64,14 +64,14 @@ def _make_root(name: str, each: FieldType) -> FieldType:
 
 
 def read_target_subject(targets: Iterable[Field], schemas: KnownSchemas) -> RuleSubject:
-    """What targets with apiVersion and kind are, of mutations and of generate rules."""
+    """The targets with apiVersion and kind, of mutations and generate rules."""
     kinds = dict.fromkeys((each["apiVersion"].text, each["kind"].text) for each in targets)
     types = tuple(schemas.of_kind(*kind) for kind in kinds)
     return RuleSubject(" or ".join(dict.fromkeys(kind for _, kind in kinds)), types)
 
 
 def list_scopes(rule: Field, subject: RuleSubject, schemas: KnownSchemas) -> list[VariableScope]:
-    """Every part of a rule with variables of its own; inner ones come later."""
+    """Every part of a rule with variables; inner ones come later."""
     request = {"request": tuple(map(_make_request, subject.types))}
     variables = {**request, **_read_entries(rule["context"], request, schemas)}
     scopes = [VariableScope(rule, variables)]
@@ -88,7 +88,7 @@ def list_scopes(rule: Field, subject: RuleSubject, schemas: KnownSchemas) -> lis
 def list_cleanup_scopes(
     spec: Field, subject: RuleSubject, schemas: KnownSchemas
 ) -> list[VariableScope]:
-    """The same for a cleanup policy: its target is what may be deleted."""
+    """The same for a cleanup policy: its target is the object to delete."""
     target = {"target": subject.types}
     return [VariableScope(spec, {**target, **_read_entries(spec["context"], target, schemas)})]
 
@@ -102,7 +102,7 @@ def _make_request(each: FieldType) -> FieldType:
 def _open_targets(
     mutate: Field, targets: list[Field], variables: VariableTypes, schemas: KnownSchemas
 ) -> Iterator[VariableScope]:
-    """The patches see all targets; what a target says for itself sees that one."""
+    """Patches see all targets; the fields of a target see that one."""
     whole = {**variables, "target": read_target_subject(targets, schemas).types}
     for target in targets:
         whole |= dict.fromkeys(entry_names(target["context"]), ())
@@ -130,13 +130,13 @@ def _open_loop(
 def _read_entries(
     context: Field, variables: VariableTypes, schemas: KnownSchemas
 ) -> dict[str, FieldTypes]:
-    """The types of the variables that context entries define; each sees those before it."""
+    """The types of the variables of context entries; each sees those before it."""
     names = [entry["name"].text for entry in context.each()]
-    # Until it is told, a variable may be anything, also one of the same name further out.
+    # Until it is defined, a variable may be anything, also an outer one of the same name.
     found: dict[str, FieldTypes] = dict.fromkeys(entry_names(context), ())
     for entry in context.each():
         name = entry["name"].text
-        # Of two entries of one name, or with a dot, it is not plain which one is meant.
+        # Of two entries of one name, or with a dot, it is ambiguous which one is meant.
         if names.count(name) == 1 and "." not in name:
             roots = _make_roots({**variables, **found})
             found[name] = _read_entry(entry, roots, schemas)
@@ -163,13 +163,13 @@ def _infer(query: Field, roots: FieldTypes) -> FieldTypes:
 
 
 def _narrow(types: FieldTypes, query: Field) -> FieldTypes:
-    """What a query makes of a value, where there is one."""
+    """The result of a query on a value, if there is one."""
     return infer_types(query.text, types) if query else types
 
 
 @cache
 def _config_map() -> FieldType:
-    """What a ConfigMap is as a variable: all its data are texts."""
+    """The variable of a ConfigMap: all its data are strings."""
     entry, data, text = FieldType(), FieldType(), FieldType()
     text.scalar = frozenset((str,))
     data.others = text
@@ -183,12 +183,12 @@ _FILLED_IN = "{{}}"
 
 
 class ApiPath(msgspec.Struct, frozen=True):
-    """The parts of a path of the API; names may be filled in."""
+    """The parts of an API path; names may contain variables."""
 
     group: str
     version: str
     resource: str
-    # Empty for a collection; with a subresource in it where there is one.
+    # Empty for a collection; includes the subresource.
     name: str
 
     @property
@@ -197,7 +197,7 @@ class ApiPath(msgspec.Struct, frozen=True):
 
 
 def parse_api_path(text: str) -> ApiPath | None:
-    """`/apis/apps/v1/namespaces/{{ x }}/deployments`; None where it is no path of objects."""
+    """`/apis/apps/v1/namespaces/{{ x }}/deployments`; None if it is no path of objects."""
     path = VARIABLE.sub(_FILLED_IN, text).partition("?")[0]
     match path.rstrip("/").split("/"):
         case ["", "api", version, *rest] if rest:
@@ -212,7 +212,7 @@ def parse_api_path(text: str) -> ApiPath | None:
 
 
 def find_answer(call: Field, schemas: KnownSchemas) -> RuleSubject | None:
-    """What the API server answers to a call; None where nobody knows."""
+    """The type of the API server's response to a call; None if unknown."""
     path = parse_api_path(call["urlPath"].text)
     if path is None or not path.is_plain or "/" in path.name:
         return None

@@ -1,4 +1,4 @@
-"""Which findings are told: checks that were chosen, and comments in files that say otherwise."""
+"""Selects findings: by the chosen checks, and by ignore comments in files."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ _UNUSED = "unused-ignore"
 
 
 class LintSelection(msgspec.Struct, frozen=True):
-    """Which checks count: by code, by the beginning of codes, by name, or ALL."""
+    """The selected checks: by code, prefix of codes, name, or ALL."""
 
     select: tuple[str, ...] = (ALL,)
     ignore: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class LintSelection(msgspec.Struct, frozen=True):
 
 
 class CheckChooser:
-    """A selection, made ready; UsageError where it names a check that does not exist."""
+    """A compiled selection; raises UsageError for an unknown check."""
 
     def __init__(self, selection: LintSelection) -> None:
         self._chosen = _expand(selection.select) - _expand(selection.ignore)
@@ -37,7 +37,7 @@ class CheckChooser:
         ]
 
     def keep(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """The findings of checks that count for their files."""
+        """The findings of selected checks."""
         for finding in findings:
             if self.counts(finding.check, finding.location.file):
                 yield finding
@@ -51,13 +51,13 @@ class CheckChooser:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """As in ruff: the whole path, its end, or the name of the file alone."""
+    """As in ruff: the whole path, its end, or the file name."""
     written = path.replace("\\", "/")
     return fnmatchcase(written, pattern) or fnmatchcase(written, f"*/{pattern}")
 
 
 def _expand(names: Sequence[str]) -> frozenset[str]:
-    """The names of the checks that codes, beginnings of codes and names stand for."""
+    """The names of the checks for codes, prefixes and names."""
     found: set[str] = set()
     for name in names:
         word = name.strip()
@@ -74,7 +74,7 @@ def _expand(names: Sequence[str]) -> frozenset[str]:
 def _is_meant(check: LintCheck, word: str) -> bool:
     if word == check.name or word.upper() == check.code:
         return True
-    # What is opt-in must be named in full.
+    # Opt-in checks must be named in full.
     return not check.opt_in and len(word) > 2 and check.code.startswith(word.upper())
 
 
@@ -92,7 +92,7 @@ class _IgnoreComment(msgspec.Struct):
     line: int
     column: int
     checks: frozenset[str]
-    # The line it speaks of; 0: all of them.
+    # Its line; 0: all lines.
     covered: int
     is_used: bool = False
 
@@ -101,7 +101,7 @@ class _IgnoreComment(msgspec.Struct):
 
 
 def drop_ignored(file: LintFile, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings of a file without those that its comments ignore; and comments of no use."""
+    """The findings of a file without ignored ones; and unused ignore comments."""
     if b"lictor:" not in file.content:
         return list(findings)
     comments, faults = _read_comments(file)
@@ -128,7 +128,7 @@ def _read_comments(file: LintFile) -> tuple[list[_IgnoreComment], list[Finding]]
         except UsageError as error:
             faults.append(_locate(flag(_UNUSED, (), str(error)), file, number, column))
             continue
-        # Alone on its line, it speaks of the next one.
+        # Alone on its line, it applies to the next one.
         is_alone = not line[: column - 1].strip()
         covered = 0 if found["file"] else number + is_alone
         comments.append(_IgnoreComment(number, column, checks, covered))
@@ -137,13 +137,13 @@ def _read_comments(file: LintFile) -> tuple[list[_IgnoreComment], list[Finding]]
 
 def _read_names(text: str | None) -> frozenset[str]:
     if text is None or not text.strip():
-        raise UsageError("say which checks are ignored: # lictor: ignore[LIC101]")
+        raise UsageError("name the ignored checks: # lictor: ignore[LIC101]")
     return _expand(text.split(","))
 
 
 def _describe_unused(file: LintFile, comment: _IgnoreComment) -> Finding:
     codes = ", ".join(sorted(CHECKS[name].code for name in comment.checks))
-    finding = flag(_UNUSED, (), f"nothing here is ignored by this comment ({codes})")
+    finding = flag(_UNUSED, (), f"unused ignore comment ({codes})")
     return _locate(finding, file, comment.line, comment.column)
 
 

@@ -1,4 +1,4 @@
-"""Checks of test files: do the files, policies, rules and resources exist that they name?"""
+"""Checks of test files: whether the named files, policies, rules and resources exist."""
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,15 +18,19 @@ RESULTS = ("pass", "fail", "warn", "error", "skip")
 # Fields of a test that name files: one, or a list of them.
 FILES = (
     *("policies", "resources", "targetResources", "paramResources", "exceptions", "variables"),
-    *("userinfo", "context", "clusterResources", "jsonPayload", "httpPayloads", "envoyPayloads"),
+    *("userinfo", "context", "clusterResources", "jsonPayload", "jsonPayloads"),
+    *("httpPayloads", "envoyPayloads"),
 )
-RESULT_FILES = ("patchedResources", "generatedResource", "cloneSourceResource")
+PAYLOADS = ("jsonPayload", "jsonPayloads", "httpPayloads", "envoyPayloads")
+RESULT_FILES = (
+    *("patchedResources", "generatedResource", "generatedResources", "cloneSourceResource"),
+)
 
 
 class TestInventory(msgspec.Struct, frozen=True):
-    """What the files of a test hold. None: it cannot be known."""
+    """The content of a test's files. None: unknown."""
 
-    # The names of rules by the name of their policy; None where a policy has no named rules.
+    # The names of rules by the name of their policy; None if a policy has no named rules.
     rules: dict[str, list[str] | None] | None = msgspec.field(default_factory=dict)
     # Namespace and name.
     resources: set[tuple[str, str]] | None = msgspec.field(default_factory=set)
@@ -37,6 +41,8 @@ def list_files(body: Json) -> Iterator[Field]:
     test = Field(body)
     for name in FILES:
         yield from _list_names(test[name])
+    for entry in test["globalContextEntries"].each():
+        yield from _list_names(entry["resourceFiles"])
     for result in test["results"].each():
         for name in RESULT_FILES:
             yield from _list_names(result[name])
@@ -47,7 +53,7 @@ def _list_names(part: Field) -> Iterator[Field]:
 
 
 def lint_test(body: Json, inventory: TestInventory) -> list[Finding]:
-    """What is wrong with the results of a test, given what its files hold."""
+    """The findings of a test's results, given the content of its files."""
     findings: list[Finding] = []
     for result in Field(body)["results"].each():
         findings.extend(_check_word(result["result"]))
@@ -99,13 +105,13 @@ def _is_it(entry: tuple[str, str], namespace: str, name: str, is_qualified: bool
     return entry[1] == name and (not is_qualified or entry[0] == namespace)
 
 
-# The files that a path stands for, seen from the file that names it: path and content of each.
-# None where there is none. Raises LookupFailedError where it cannot be looked at.
+# The files of a path, relative to the file that names it: path and content of each. None if there
+# are none. Raises LookupFailedError if they cannot be read.
 ReadFiles: TypeAlias = Callable[[str, str], Sequence[tuple[str, bytes]] | None]
 
 
 class TestInputs:
-    """Files that were read before: a test mostly names files that are linted themselves."""
+    """Files that were read already: a test mostly names files that are linted themselves."""
 
     def __init__(self, files: Sequence[LintFile], read: ReadFiles | None) -> None:
         self._files = {posixpath.normpath(file.source): file for file in files}
@@ -136,7 +142,7 @@ class TestInputs:
 
 
 def check_test(item: LintObject, inputs: TestInputs) -> list[Finding]:
-    """What is wrong with a test and the files it names."""
+    """The findings of a test and the files it names."""
     findings: list[Finding] = []
     found: dict[str, list[LintFile] | None] = {}
     for part in list_files(item.body):
@@ -154,7 +160,7 @@ def check_test(item: LintObject, inputs: TestInputs) -> list[Finding]:
 def _take_stock(body: Json, found: dict[str, list[LintFile] | None]) -> TestInventory:
     policies = _collect(body, ("policies",), found)
     resources = _collect(body, ("resources", "targetResources", "policies"), found)
-    payloads = any(body.get(name) for name in ("jsonPayload", "httpPayloads", "envoyPayloads"))
+    payloads = any(body.get(name) for name in PAYLOADS)
     return TestInventory(
         rules=None if policies is None else _list_rules(policies),
         resources=None if resources is None or payloads else _list_resource_names(resources),
@@ -164,7 +170,7 @@ def _take_stock(body: Json, found: dict[str, list[LintFile] | None]) -> TestInve
 def _collect(
     body: Json, fields: tuple[str, ...], found: dict[str, list[LintFile] | None]
 ) -> list[LintObject] | None:
-    """The objects in the files that some fields name; None where one of them is not known."""
+    """The objects in the files of some fields; None if one of them is unknown."""
     items: list[LintObject] = []
     for field in fields:
         for path in _list_paths(body.get(field)):

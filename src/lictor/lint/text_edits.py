@@ -1,4 +1,4 @@
-"""Edits of a YAML text that leave comments and layout alone: put in, take out, replace, move."""
+"""Edits of a YAML text that keep comments and layout: insert, remove, replace, move."""
 
 import itertools
 import re
@@ -13,7 +13,7 @@ from lictor.core.raw import Json
 
 
 class TextEdit(msgspec.Struct, frozen=True, order=True):
-    """Characters of a text, and what takes their place."""
+    """A range of a text, and its replacement."""
 
     start: int
     end: int
@@ -21,7 +21,7 @@ class TextEdit(msgspec.Struct, frozen=True, order=True):
 
 
 def apply_edits(text: str, edits: Iterable[TextEdit]) -> str:
-    """The text with all edits; of those that touch one another the first counts."""
+    """The text with all edits; of overlapping ones the first counts."""
     parts: list[str] = []
     at = 0
     for edit in sorted(set(edits)):
@@ -33,7 +33,7 @@ def apply_edits(text: str, edits: Iterable[TextEdit]) -> str:
 
 
 class YamlText:
-    """One document within a file's text: its nodes, and the edits that they allow."""
+    """One document in a file's text: its nodes, and the possible edits."""
 
     def __init__(self, text: str, start: int, root: Node) -> None:
         self.text = text
@@ -44,14 +44,14 @@ class YamlText:
         return self._start + int(node.start_mark.index)
 
     def end(self, node: Node) -> int:
-        """Where a node's own text ends; that of a block is followed by blanks and comments."""
+        """Where a node's text ends; a block is followed by blank lines and comments."""
         return self._start + int(node.end_mark.index)
 
     def replace(self, node: Node, text: str) -> TextEdit:
         return TextEdit(self.begin(node), self.end(node), text)
 
     def insert_first(self, mapping: MappingNode, entry: str) -> TextEdit:
-        """Put `key: value` before the entries of a mapping."""
+        """Insert `key: value` before the entries of a mapping."""
         at = self.begin(mapping)
         if mapping.flow_style:
             comma = ", " if mapping.value else ""
@@ -60,7 +60,7 @@ class YamlText:
         return TextEdit(at, at, entry.replace("\n", f"\n{indent}") + f"\n{indent}")
 
     def take_out(self, mapping: MappingNode, key: Node, value: Node) -> TextEdit | None:
-        """Take an entry out; a comment behind it stays. None where it is the only one."""
+        """Remove an entry; a comment after it stays. None if it is the only one."""
         if len(mapping.value) == 1:
             return None
         if mapping.flow_style:
@@ -74,7 +74,7 @@ class YamlText:
         return TextEdit(line, min(stop + 1, len(self.text)), kept)
 
     def _pull_next(self, mapping: MappingNode, key: Node) -> TextEdit | None:
-        """The entry stands behind the dash of a list: the next one takes its place."""
+        """The entry follows the dash of a list: the next one replaces it."""
         keys = [each for each, _ in mapping.value]
         following = keys[keys.index(key) + 1 :]
         if not following:
@@ -97,7 +97,7 @@ class YamlText:
 
 
 def open_document(text: str, document: Document) -> YamlText | None:
-    """A document of a file's text; None where aliases share nodes: an edit would count twice."""
+    """A document of a file's text; None if aliases share nodes: an edit would apply twice."""
     root = document.compose()
     if root is None or _has_aliases(root):
         return None
@@ -134,7 +134,7 @@ def find_entry(node: Node | None, key: str) -> tuple[Node, Node] | None:
 
 
 def find_value(node: Node | None, path: Sequence[str | int]) -> Node | None:
-    """What a path leads to."""
+    """The node at a path."""
     for step in path:
         if isinstance(step, int):
             items = node.value if node is not None and isinstance(node.value, list) else ()
@@ -151,7 +151,7 @@ _COMMENT = re.compile(r"(?<! )( *)#")
 
 
 def move_entries(document: YamlText, mapping: MappingNode, order: Sequence[str]) -> TextEdit | None:
-    """The mapping with its keys in this order; None where the text cannot be moved safely."""
+    """The mapping with its keys in this order; None if the text cannot be moved safely."""
     keys = [str(key.value) for key, _ in mapping.value]
     if sorted(keys) != sorted(order) or len(set(keys)) != len(keys):
         return None
@@ -161,8 +161,8 @@ def move_entries(document: YamlText, mapping: MappingNode, order: Sequence[str])
     return _move_in_block(document, mapping, numbers)
 
 
-def says_the_same(text: str, edit: TextEdit) -> bool:
-    """Whether the documents are the same after an edit, and no comment was lost."""
+def is_equivalent(text: str, edit: TextEdit) -> bool:
+    """Whether the documents are equal after an edit, and no comment was lost."""
     after = apply_edits(text, [edit])
     return _read(after) == _read(text) and _list_comments(after) == _list_comments(text)
 
@@ -201,13 +201,13 @@ def _move_in_block(
     indent = " " * mapping.start_mark.column
     is_indented = starts[0] != document.begin(mapping)
     if not is_indented:
-        # It stands behind a dash, or at the very beginning.
+        # It follows a dash, or is at the very start.
         pieces[0] = f"{indent}{pieces[0]}"
     moved = [pieces[number] for number in numbers]
     moved[0] = moved[0].lstrip("\n")
     if not is_indented:
         if indent and moved[0].lstrip().startswith("#"):
-            # A comment has no place behind a dash.
+            # A comment cannot follow a dash.
             return None
         moved[0] = moved[0].removeprefix(indent)
     joined = "".join(moved)
@@ -215,7 +215,7 @@ def _move_in_block(
 
 
 def _cut(document: YamlText, mapping: MappingNode) -> tuple[list[int], int] | None:
-    """Where each entry begins, with the comments above it, and where the last one ends."""
+    """Where each entry starts, with the comments above it, and where the last one ends."""
     column = mapping.start_mark.column
     starts: list[int] = []
     end = -1
@@ -235,7 +235,7 @@ def _cut(document: YamlText, mapping: MappingNode) -> tuple[list[int], int] | No
 
 
 def _find_first(document: YamlText, mapping: MappingNode, line: int) -> int:
-    """The beginning of the first entry; what stands above a whole document is about all of it."""
+    """The start of the first entry; a comment above a whole document is about all of it."""
     begin = document.begin(mapping)
     if document.text[line:begin].strip() or mapping is document.root:
         return begin
@@ -258,7 +258,7 @@ def _last(node: Node) -> ScalarNode | None:
 
 
 def _find_end(document: YamlText, node: Node, column: int) -> int:
-    """The end of the last line of a value, with comments that are indented further than its key."""
+    """The end of the last line of a value, with comments indented further than its key."""
     last = _last(node) or node
     at = len(document.text[: document.end(last)].rstrip(" \n"))
     end = _next_line(document.text, at)

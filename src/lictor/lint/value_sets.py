@@ -1,4 +1,4 @@
-"""Which values does the leaf of a pattern allow, and do two leaves exclude each other?"""
+"""The values that the leaf of a pattern allows, and whether two leaves are disjoint."""
 
 from decimal import Decimal
 from typing import TypeAlias
@@ -9,18 +9,18 @@ from lictor.core.lang.pattern.scalar import is_range, read_duration, read_quanti
 from lictor.core.lang.wildcard import has_wildcard, match_wildcard
 from lictor.core.raw import Json
 
-# Longer texts are not read: comparing two patterns takes time that grows with their length.
+# Longer texts are skipped: comparing two patterns takes time that grows with their length.
 _LONGEST = 200
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Numbers, amounts or durations between two ends."""
+    """Numbers, quantities or durations between two ends."""
 
     low: Decimal | None = None
     high: Decimal | None = None
     has_low: bool = True
     has_high: bool = True
-    # Nanoseconds, rather than numbers and amounts.
+    # Nanoseconds instead of numbers and quantities.
     is_time: bool = False
 
     def holds(self, number: Decimal) -> bool:
@@ -30,13 +30,13 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Text(msgspec.Struct, frozen=True):
-    """Texts that fit a pattern with wildcards; `true` and `false` stand for booleans, too."""
+    """Texts that match a wildcard pattern; `true` and `false` also mean booleans."""
 
     pattern: str
 
 
 class OtherThan(msgspec.Struct, frozen=True):
-    """Whatever fits none of these patterns."""
+    """Everything that matches none of these patterns."""
 
     patterns: frozenset[str] = frozenset()
 
@@ -45,22 +45,22 @@ ValuePart: TypeAlias = Interval | Text | OtherThan
 
 
 class ValueSet(msgspec.Struct, frozen=True):
-    """Values that a field may have, and where on the way to it nothing need be."""
+    """The values of a field, and how much of its path is optional."""
 
     parts: tuple[ValuePart, ...] = ()
-    # How many steps of the path lead to what may be absent.
+    # How many steps of the path are optional.
     absent: frozenset[int] = frozenset()
 
 
 def are_disjoint(first: ValueSet, second: ValueSet) -> bool:
-    """Is there no value that both allow? In doubt there is one."""
+    """Whether no value is allowed by both; False in doubt."""
     if first.absent & second.absent:
         return False
     return all(_exclude(one, other) for one in first.parts for other in second.parts)
 
 
 def texts_overlap(left: str, right: str) -> bool:
-    """Can a text fit both patterns? In doubt it can."""
+    """Whether a text can match both patterns; True in doubt."""
     if not has_wildcard(left):
         return match_wildcard(right, left)
     if not has_wildcard(right):
@@ -74,7 +74,7 @@ def _agree(one: str, other: str) -> bool:
 
 
 def _exclude(one: ValuePart, other: ValuePart) -> bool:
-    """Have they nothing in common?"""
+    """Whether they have nothing in common."""
     if isinstance(one, OtherThan):
         return not isinstance(other, OtherThan) and _exclude(other, one)
     if isinstance(other, OtherThan):
@@ -93,7 +93,7 @@ def _takes_all(pattern: str, part: ValuePart) -> bool:
 
 
 def _is_outside(text: ValuePart, interval: ValuePart) -> bool:
-    """Is a text no number at all, or none of the interval?"""
+    """Whether a text is no number, or outside of the interval."""
     if not isinstance(text, Text) or not isinstance(interval, Interval):
         return False
     if has_wildcard(text.pattern):
@@ -114,7 +114,7 @@ def _is_below(one: Interval, other: Interval) -> bool:
 
 
 def read_scalar(pattern: Json) -> tuple[ValuePart, ...] | None:
-    """The leaf of a pattern; None where it is not understood."""
+    """The leaf of a pattern; None if it is not understood."""
     if pattern is None:
         zero = Decimal(0)
         return Text(""), Text("false"), Interval(zero, zero)
@@ -164,7 +164,7 @@ def _read_word(text: str) -> ValuePart:
 
 
 def _read_compared(sign: str, text: str) -> Interval | None:
-    """Values that are larger or smaller than a literal; `sign` is one of > >= < <=."""
+    """Values greater or less than a literal; `sign` is one of > >= < <=."""
     number, nanoseconds = read_quantity(text), read_duration(text)
     is_time = number is None
     # `5m` may be five minutes or five thousandths.
@@ -178,7 +178,7 @@ def _read_compared(sign: str, text: str) -> Interval | None:
 
 
 def _meet(one: ValuePart, other: ValuePart) -> ValuePart | None:
-    """What both have in common, where it is a part again."""
+    """The intersection, if it is a part again."""
     if isinstance(one, OtherThan) and isinstance(other, OtherThan):
         return OtherThan(one.patterns | other.patterns)
     if isinstance(one, Interval) and isinstance(other, Interval) and one.is_time == other.is_time:

@@ -1,1 +1,1 @@
-"""What policies look up, answered by a live cluster, its services and registries."""
+"""Lookups of policies, implemented with a live cluster, services and registries."""

@@ -1,4 +1,4 @@
-"""Objects that policies ask for again and again: watched where memory allows it, else listed."""
+"""Objects that policies read repeatedly: watched if memory allows it, otherwise listed."""
 
 import asyncio
 import time
@@ -16,18 +16,18 @@ from lictor.kubernetes.client import Client
 from lictor.kubernetes.resource import Resource
 from lictor.kubernetes.work_queue import cancel_all
 
-# Questions that are watched at once; and for how long one is watched that nobody asks any more.
+# The number of concurrent watches; and how long an unused one is kept.
 _MOST_WATCHED = 64
 _IDLE_SECONDS = 600.0
-# Of all that is watched, as it is written; a question that has more than half of it is not watched,
-# and not tried again for a while.
+# The size limit of all watched objects, serialized; a query with more than half of it is not
+# watched, and not tried again for a while.
 _MOST_BYTES = 128 * 1024 * 1024
 _PAUSE_SECONDS = 300.0
 _MOST_REMEMBERED = 256
 
 
 def _compile_keep(query: ObjectQuery) -> Keep:
-    """What is kept of an object that a question is about."""
+    """Build the function that reduces an object to the fields of a query."""
     if not query.field_masks:
         return drop_managed_fields
     mask = compile_field_mask(query.field_masks, always=ALWAYS_LISTED)
@@ -36,7 +36,7 @@ def _compile_keep(query: ObjectQuery) -> Keep:
 
 @dataclass(slots=True)
 class _Watched:
-    """One question and the copy that answers it. Belongs to the event loop's thread."""
+    """One query and its watch cache. Belongs to the event loop's thread."""
 
     cache: Cache
     task: asyncio.Task[None]
@@ -58,7 +58,7 @@ class _Watched:
 
 
 class FollowedObjects:
-    """Answers questions about objects. All of it runs on the client's event loop."""
+    """Answers object queries. Runs on the client's event loop."""
 
     def __init__(
         self,
@@ -73,15 +73,15 @@ class FollowedObjects:
         self._most_watched = most_watched
         self._clock = clock
         self._watched: dict[ObjectQuery, _Watched] = {}
-        # When a question that is not watched was asked for the last time.
+        # When a query that is not watched was last used.
         self._heard: OrderedDict[ObjectQuery, float] = OrderedDict()
-        # Questions whose answers are too large, and until when they are not watched.
+        # Queries whose results are too large, and until when they are not watched.
         self._refused: OrderedDict[ObjectQuery, float] = OrderedDict()
 
     async def select(self, query: ObjectQuery, resource: Resource) -> Sequence[JsonObject]:
-        """The objects; what is not watched (yet), or cannot be at the moment, is listed."""
+        """The objects; those that are not watched (yet, or at the moment) are listed."""
         watched = self._find(query, resource)
-        # A copy that does not hear of changes must not stand for what is there.
+        # A cache that misses changes must not be used.
         if watched is not None and watched.cache.is_synced and not watched.cache.trouble:
             if watched.told is None:
                 watched.told = tuple(watched.cache.list())
@@ -101,7 +101,7 @@ class FollowedObjects:
         await cancel_all(*tasks)
 
     def count_bytes(self) -> int:
-        """What is watched, as it would be written."""
+        """The serialized size of the watched objects."""
         return sum(each.size for each in self._watched.values())
 
     def _find(self, query: ObjectQuery, resource: Resource) -> _Watched | None:
@@ -118,7 +118,7 @@ class FollowedObjects:
         return self._watch(query, resource, now)
 
     def _is_heard_again(self, query: ObjectQuery, now: float) -> bool:
-        """What is asked once is not worth a watch."""
+        """A query that is used once is not worth a watch."""
         before = self._heard.pop(query, None)
         _remember(self._heard, query, now)
         return before is not None and now - before < _IDLE_SECONDS

@@ -1,4 +1,4 @@
-"""GlobalContextEntries: data of the cluster or of services, kept for all policies."""
+"""GlobalContextEntries: data of the cluster or of services, cached for all policies."""
 
 import asyncio
 import logging
@@ -24,14 +24,12 @@ T = TypeVar("T")
 CallApi: TypeAlias = Callable[[ApiCall], Awaitable[Json]]
 _Projections: TypeAlias = dict[str, Fill]
 
-# On an entry: the namespaces whose policies may read it, with commas, or * for all.
-READABLE_IN = "lictor.io/readable-in"
 _INTERVAL = "10m"
 _LEAST_INTERVAL = 1.0
 _RETRIES = 3
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 5.0
-# How long a request waits for objects that are being read for the first time.
+# How long a request waits for the first list of objects.
 _PATIENCE = 2.0
 
 
@@ -42,17 +40,17 @@ class Wait(Protocol):
 
 
 class GlobalContextValue(Protocol):
-    """What is kept for one GlobalContextEntry."""
+    """The data of one GlobalContextEntry."""
 
     async def run(self) -> None: ...
 
     def read(self, projection: str, wait: Wait) -> Json:
-        """The data, or one projection of it; asked on any thread but the loop's."""
+        """The data, or one projection of it; called on any thread but the loop's."""
         ...
 
 
 class GlobalContext:
-    """All entries of the cluster, each with a watch or a timer of its own."""
+    """All entries of the cluster, each with its watch or timer."""
 
     def __init__(self, client: Client, call_api: CallApi) -> None:
         self._client = client
@@ -60,8 +58,6 @@ class GlobalContext:
         self._cache = Cache(client, GLOBAL_CONTEXT_ENTRY)
         self._cache.listen(self._take)
         self._entries: dict[str, GlobalContextValue] = {}
-        # Namespaces whose policies may read an entry, by its name.
-        self._readers: dict[str, frozenset[str]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._listeners: list[Callable[[str, str], None]] = []
 
@@ -74,23 +70,18 @@ class GlobalContext:
                 task.cancel()
 
     async def wait(self) -> None:
-        """Until it is known which entries there are; not until each has its data."""
+        """Wait until the entries are known; not until each has its data."""
         await self._cache.wait()
 
     def find(self, name: str) -> GlobalContextValue | None:
         """An entry by its name."""
         return self._entries.get(name)
 
-    def is_readable(self, name: str, namespace: str) -> bool:
-        """May policies of a namespace read an entry? Those of the whole cluster may anyway."""
-        return not {namespace, "*"}.isdisjoint(self._readers.get(name, ()))
-
     def listen(self, listener: Callable[[str, str], None]) -> None:
         """Call `listener(name, error)` after each refresh by an API call; it must not block."""
         self._listeners.append(listener)
 
     def _take(self, change: Change) -> None:
-        self._note_readers(change)
         before = (change.before or {}).get("spec")
         if change.type is ChangeType.MODIFIED and before == change.object.get("spec"):
             return
@@ -105,17 +96,6 @@ class GlobalContext:
         self._entries[name] = entry
         self._tasks[name] = asyncio.get_running_loop().create_task(entry.run())
 
-    def _note_readers(self, change: Change) -> None:
-        metadata = change.object["metadata"]
-        if change.type is ChangeType.DELETED:
-            self._readers.pop(metadata["name"], None)
-            return
-        told = str((metadata.get("annotations") or {}).get(READABLE_IN) or "")
-        resource = (change.object.get("spec") or {}).get("kubernetesResource") or {}
-        # What was read from one namespace tells that namespace nothing new.
-        names = (*told.split(","), str(resource.get("namespace") or ""))
-        self._readers[metadata["name"]] = frozenset(filter(None, map(str.strip, names)))
-
     def _build(self, name: str, spec: JsonObject) -> GlobalContextValue:
         expressions = Expressions(lambda: datetime.now(UTC))
         projections = {
@@ -127,13 +107,16 @@ class GlobalContext:
                 return _ResourceEntry(self._client, spec["kubernetesResource"], projections)
             if spec.get("apiCall"):
                 return _CallEntry(
-                    spec["apiCall"], projections, self._call_api, lambda why: self._tell(name, why)
+                    spec["apiCall"],
+                    projections,
+                    self._call_api,
+                    lambda why: self._report_failure(name, why),
                 )
         except ValueError as error:
             return _BrokenEntry(f"global context entry {name}: {error}")
         return _BrokenEntry(f"global context entry {name} has neither resource nor apiCall")
 
-    def _tell(self, name: str, why: str) -> None:
+    def _report_failure(self, name: str, why: str) -> None:
         if why:
             log.warning("global context entry failed", extra={"entry": name, "why": why[:200]})
         for listener in self._listeners:
@@ -150,7 +133,7 @@ class _BrokenEntry(msgspec.Struct, frozen=True):
 
 
 class _Data(msgspec.Struct):
-    """A state of the data, and the projections of it that were asked for."""
+    """A version of the data, and its computed projections."""
 
     whole: Json
     projected: dict[str, Json] = msgspec.field(default_factory=dict)
@@ -170,7 +153,7 @@ class _Data(msgspec.Struct):
 
 
 class _ResourceEntry:
-    """All objects of a kind, watched. The list is made when it is first asked for."""
+    """All objects of a kind, watched. The list is built on first use."""
 
     def __init__(self, client: Client, spec: JsonObject, projections: _Projections) -> None:
         group, version, plural = (str(spec.get(n) or "") for n in ("group", "version", "resource"))
@@ -189,7 +172,7 @@ class _ResourceEntry:
     def read(self, projection: str, wait: Wait) -> Json:
         data = self._data
         if data is None:
-            # The cache changes under the loop's hands: a copy is taken there.
+            # The cache changes on the loop's thread: a copy is taken there.
             data = wait(self._collect())
         return data.read(projection, self._projections)
 
@@ -209,7 +192,7 @@ class _ResourceEntry:
 
 
 class _CallEntry:
-    """The answer of a call that is made again and again."""
+    """The response of a call that is repeated periodically."""
 
     def __init__(
         self,
@@ -224,7 +207,7 @@ class _CallEntry:
         self._retries = max(int(spec.get("retryLimit") or _RETRIES), 1)
         self._projections = projections
         self._call_api = call_api
-        self._tell = tell
+        self._report_failure = tell
         self._data: _Data | None = None
         self._why = "no data available"
 
@@ -235,7 +218,7 @@ class _CallEntry:
                 self._why = ""
             except LookupFailedError as error:
                 self._why = str(error)
-            self._tell(self._why)
+            self._report_failure(self._why)
             await asyncio.sleep(self._interval)
 
     async def _ask(self) -> Json:
@@ -249,7 +232,7 @@ class _CallEntry:
         return await self._call_api(self._call)
 
     def read(self, projection: str, wait: Wait) -> Json:  # noqa: ARG002
-        # Data of the last time but one is not what the policy was promised.
+        # Older data than the last refresh violates the refresh interval.
         data = self._data
         if self._why or data is None:
             raise LookupFailedError(self._why)

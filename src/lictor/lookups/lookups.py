@@ -1,4 +1,4 @@
-"""What policies ask of a live cluster, answered on any thread but that of the event loop."""
+"""`ports.Lookups` on a live cluster, for any thread but that of the event loop."""
 
 import asyncio
 import re
@@ -8,11 +8,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from lictor.addons.kubewarden.modules.server_modules import ClusterModules, ServerSources
 from lictor.core.errors import ApiError, LookupFailedError, NotFoundError, UsageError
 from lictor.core.facts.resource_names import builtin_names
 from lictor.core.lang.duration import NANOSECONDS, parse_duration
@@ -37,12 +36,12 @@ from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.process_log import log_guest_line
 from lictor.kubernetes.resource import CONFIG_MAP, Resource
 from lictor.lookups.followed_objects import FollowedObjects
-from lictor.lookups.global_context import READABLE_IN, GlobalContext
+from lictor.lookups.global_context import GlobalContext
 from lictor.lookups.registry_access import build_sources, read_registry_settings
 from lictor.lookups.service_calls import ServiceCaller, read_http_limits
 
 _PART = r"[A-Za-z0-9._:-]+"
-# Without a dot: that sets off the group in what an administrator writes.
+# Without a dot, which separates the group in flags.
 _WORD = r"[a-z0-9-]+"
 # The core group is served under /api, the others under /apis.
 _PATH = re.compile(
@@ -51,7 +50,7 @@ _PATH = re.compile(
     rf"(?:/{_PART}/(?P<subresource>{_WORD}))?"
 )
 _RESOURCE = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9.-]+)?(?:/[a-z]+)?")
-# Answered and forgotten: nothing is stored, and no webhook is asked.
+# Virtual resources: nothing is stored, and no webhook is called.
 _REVIEWS = frozenset(
     (
         "subjectaccessreviews.authorization.k8s.io",
@@ -70,7 +69,7 @@ class PostRules(msgspec.Struct, frozen=True):
     allowed: frozenset[str] = frozenset()
 
     def check(self, url_path: str, why_not: str) -> None:
-        """Refuse a path with LookupFailedError; `why_not` says why nothing may be stored now."""
+        """Raise LookupFailedError for a denied path; `why_not`: why nothing may be stored now."""
         name = name_resource(url_path)
         if name in _REVIEWS:
             return
@@ -84,19 +83,19 @@ class PostRules(msgspec.Struct, frozen=True):
 
 
 def read_post_rules(flags: Flags) -> PostRules:
-    """The rules that the flags give; UsageError names an entry that cannot be meant."""
+    """The rules from the flags; raises UsageError for an invalid entry."""
     entries = frozenset(filter(None, map(str.strip, flags.allow_post_resources.split(","))))
     for entry in entries:
         if not _RESOURCE.fullmatch(entry):
             raise UsageError(
-                f"--allowPostResources: {entry!r} is no resource; write them as kubectl does, "
+                f"--allowPostResources: {entry!r} is not a resource: use kubectl's notation, "
                 "such as configmaps, jobs.batch or pods/eviction"
             )
     return PostRules(entries)
 
 
 def name_resource(url_path: str) -> str:
-    """The resource that a path creates; empty where it is not written plainly."""
+    """The resource that a path creates; empty if the path is not canonical."""
     found = _PATH.fullmatch(url_path.partition("?")[0])
     if found is None or any(part in (".", "..") for part in found[0].split("/")):
         return ""
@@ -105,43 +104,40 @@ def name_resource(url_path: str) -> str:
     return f"{name}/{part}" if part else name
 
 
-if TYPE_CHECKING:
-    from lictor.core.lang.wasm_module import Modules
-
 T = TypeVar("T")
 
-# Rules of one request often ask the same: an answer counts for a moment, for this request only.
+# Rules of one request often need the same: responses are cached briefly, for this request only.
 _MOMENT = 1.0
 _MOST_REMEMBERED = 64
 _LONGEST = 300.0
 _CACHED_LABEL = "cache.kyverno.io/enabled"
-_NOBODY_ASKED = "unless a request to admit asks for it"
+_NO_REQUEST = "outside of an admission request"
 
 
-class _Question(msgspec.Struct, frozen=True):
-    """The request that lookups are made for: until when, and what was answered already."""
+class _CurrentRequest(msgspec.Struct, frozen=True):
+    """The request that lookups are made for: its deadline, and cached responses."""
 
     deadline: float | None
-    # Why nothing may be stored on its behalf; empty where it may.
-    why_not: str = _NOBODY_ASKED
+    # Why nothing may be stored for it; empty if it may.
+    why_not: str = _NO_REQUEST
     answers: OrderedDict[str, tuple[float, Json]] = msgspec.field(default_factory=OrderedDict)
 
 
-_question: ContextVar[_Question | None] = ContextVar("question", default=None)
+_question: ContextVar[_CurrentRequest | None] = ContextVar("question", default=None)
 
 
-def begin_request(deadline: float | None = None, *, why_not: str = _NOBODY_ASKED) -> None:
-    """From here on, in this context, lookups are made for one request.
+def begin_request(deadline: float | None = None, *, why_not: str = _NO_REQUEST) -> None:
+    """Start the lookups of one request in this context.
 
-    `why_not` says why policies may not create anything now; empty where they may.
-    They end at its deadline (on the clock of `time.monotonic`), and ask for each thing once. Where
-    this is not called, nothing is remembered, and only the flags' time limit counts.
+    `why_not`: why policies may not create anything now; empty if they may. Lookups end at the
+    request's deadline (`time.monotonic`), and each is made once. Without this call, nothing is
+    cached, and only the flags' time limit applies.
     """
-    _question.set(_Question(deadline, why_not))
+    _question.set(_CurrentRequest(deadline, why_not))
 
 
 def count_seconds() -> float:
-    """How long whoever asks can wait."""
+    """How long the caller can wait."""
     question = _question.get()
     if question is None or question.deadline is None:
         return _LONGEST
@@ -149,9 +145,9 @@ def count_seconds() -> float:
 
 
 class ClusterLookups:
-    """Implements `ports.Lookups`. `run` keeps what is watched in step until cancelled.
+    """Implements `ports.Lookups`. `run` keeps watches up to date until cancelled.
 
-    Coroutines run on the client's event loop; the asking thread waits for them.
+    Coroutines run on the client's event loop; the calling thread waits for them.
     """
 
     def __init__(
@@ -166,7 +162,6 @@ class ClusterLookups:
         flags = flags or Flags()
         self._client = client
         self._loop = loop
-        self._modules = ClusterModules(flags, namespace, self._get)
         self._seconds = _read_seconds(flags.api_call_timeout)
         self._posts = read_post_rules(flags)
         self._discovery = discovery or Discovery(client)
@@ -178,7 +173,7 @@ class ClusterLookups:
         self.global_context = GlobalContext(client, self._call)
         self._registries = RemoteRegistries(
             read_registry_settings(flags),
-            build_sources(flags, namespace, self._get),
+            build_sources(flags, namespace, self.get_path),
             remaining=count_seconds,
         )
         self._followed = FollowedObjects(client)
@@ -187,12 +182,8 @@ class ClusterLookups:
         if flags.enable_config_map_caching:
             self._config_maps = Cache(client, CONFIG_MAP, labels=_CACHED_LABEL)
 
-    def open_modules(self, server: ServerSources | None = None) -> "Modules":
-        """Where policies in Wasm, of this server, have their modules from; whoever asks waits."""
-        return self._modules.open(server)
-
     async def run(self) -> None:
-        """Follow cached ConfigMaps and global context entries. Ends only when cancelled."""
+        """Watch cached ConfigMaps and global context entries. Ends only when cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.global_context.run())
@@ -202,24 +193,24 @@ class ClusterLookups:
             await self.close()
 
     async def close(self) -> None:
-        """Give up connections to services and watches; the client is its owner's."""
+        """Close connections to services and watches, but not the client."""
         await self._followed.close()
         await self._services.close()
 
     async def wait(self) -> None:
-        """Until what is watched has been read for the first time."""
+        """Wait for the first complete lists."""
         await self.global_context.wait()
         if self._config_maps is not None:
             await self._config_maps.wait()
 
-    # --- what policies ask
+    # --- the methods of ports.Lookups
 
     def config_map(self, namespace: str, name: str) -> JsonObject:
         cached = self._config_maps.get(name, namespace) if self._config_maps is not None else None
         if cached is not None:
             return cached
         try:
-            return self._get(CONFIG_MAP.path(namespace, name))  # type: ignore[no-any-return]
+            return self.get_path(CONFIG_MAP.path(namespace, name))  # type: ignore[no-any-return]
         except ApiError as error:
             why = f"failed to get configmap {namespace}/{name} : {error}"
             raise LookupFailedError(why) from error
@@ -229,22 +220,17 @@ class ClusterLookups:
             return self._wait(self._services.call(call))
         if call.method == "GET":
             try:
-                return self._get(call.url_path)
+                return self.get_path(call.url_path)
             except ApiError as error:
                 raise _describe_call(call, error) from error
-        question = _question.get() or _Question(None)
+        question = _question.get() or _CurrentRequest(None)
         return self._wait(self._call(call, question.why_not))
 
-    def global_reference(self, name: str, namespace: str) -> Json:
+    def global_reference(self, name: str) -> Json:
         entry, _, projection = name.partition(".")
         found = self.global_context.find(entry)
         if found is None:
             raise NotFoundError(f"failed to fetch entry key={entry}", status=404)
-        if namespace and not self.global_context.is_readable(entry, namespace):
-            raise LookupFailedError(
-                f"global context entry {entry} is not for policies of namespace {namespace}: "
-                f"its annotation {READABLE_IN} does not name it"
-            )
         return found.read(projection.partition(".")[0], self._wait)
 
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
@@ -256,7 +242,7 @@ class ClusterLookups:
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         for resource in self._find_kinds(api_version, kind, namespace):
             try:
-                found = self._get(resource.path(namespace, name))
+                found = self.get_path(resource.path(namespace, name))
             except NotFoundError:
                 continue
             return found if isinstance(found, dict) else None
@@ -272,7 +258,7 @@ class ClusterLookups:
     def select_objects(self, query: ObjectQuery) -> Sequence[JsonObject]:
         resource = self._find_kind(query.api_version, query.kind)
         if query.namespace and not resource.namespaced:
-            raise LookupFailedError(f"objects of {query.kind} live in no namespace")
+            raise LookupFailedError(f"{query.kind} is cluster-scoped")
         return self._wait(self._followed.select(query, resource))
 
     def describe_kind(self, api_version: str, kind: str) -> ResourceFacts:
@@ -296,11 +282,12 @@ class ClusterLookups:
 
     # --- how it is answered
 
-    def _get(self, path: str) -> Json:
+    def get_path(self, path: str) -> Json:
+        """The object or list at a path of the API server."""
         return self._remember(path, lambda: self._wait(self._client.request("GET", path)))
 
-    async def _call(self, call: ApiCall, why_not: str = _NOBODY_ASKED) -> Json:
-        """One call, on the event loop: without a memory, for global context entries as well."""
+    async def _call(self, call: ApiCall, why_not: str = _NO_REQUEST) -> Json:
+        """One call, on the event loop, without a cache: for global context entries as well."""
         if not call.url_path:
             return await self._services.call(call)
         if call.method == "POST":
@@ -321,22 +308,22 @@ class ClusterLookups:
             return []
 
     def _find_kinds(self, api_version: str, kind: str, namespace: str) -> list[Resource]:
-        """The kinds as the API server serves them; in a namespace only those that live in one."""
+        """The served kinds; in a namespace only namespaced ones."""
         found = self._search_kinds(api_version, kind)
-        # Their paths have no place for the namespace: all of them would be shown.
+        # Their paths cannot contain the namespace: all objects would be returned.
         return [each for each in found if each.namespaced] if namespace else found
 
     def _find_kind(self, api_version: str, kind: str) -> Resource:
-        """The one kind of that name; a wildcard names none."""
+        """The one kind of that name; not for wildcards."""
         if not api_version or not kind or has_wildcard(api_version + kind):
-            raise LookupFailedError(f"{api_version!r} {kind!r} is no kind")
+            raise LookupFailedError(f"{api_version!r} {kind!r} is not a kind")
         found = [each for each in self._search_kinds(api_version, kind) if each.kind == kind]
         if not found:
             raise LookupFailedError(f"the API server serves no {kind} of {api_version}")
         return found[0]
 
     def _search_kinds(self, api_version: str, kind: str) -> list[Resource]:
-        """Wildcards may stand for several."""
+        """Wildcards may match several."""
         group, _, version = api_version.rpartition("/")
         if not has_wildcard(api_version + kind) and api_version:
             known = builtin_names().of_kind(group, version, kind)
@@ -367,14 +354,14 @@ class ClusterLookups:
         return answer
 
     def _wait(self, coroutine: Coroutine[None, None, T]) -> T:
-        """Hand a coroutine to the loop and wait for it, as long as whoever asks has time."""
+        """Run a coroutine on the loop and wait for it, as long as the caller has time."""
         if asyncio._get_running_loop() is self._loop:  # noqa: SLF001  (documented, and raises nothing)
             coroutine.close()
-            raise LookupFailedError("the cluster cannot be asked on the event loop's own thread")
+            raise LookupFailedError("the cluster must not be called on the event loop's thread")
         seconds = max(min(self._seconds or _LONGEST, count_seconds()), 0.0)
         if self._loop.is_closed():
             coroutine.close()
-            raise LookupFailedError("the cluster is not asked any more: we are ending")
+            raise LookupFailedError("the cluster is not called any more: shutting down")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result(seconds)
@@ -382,7 +369,7 @@ class ClusterLookups:
             future.cancel()
             raise LookupFailedError(f"no answer within {seconds:.1f} s") from None
         except CancelledError:
-            raise LookupFailedError("the question was given up: we are ending") from None
+            raise LookupFailedError("the call was cancelled: shutting down") from None
 
 
 def _describe_call(call: ApiCall, error: ApiError) -> LookupFailedError:
@@ -393,7 +380,7 @@ def _describe_call(call: ApiCall, error: ApiError) -> LookupFailedError:
 
 
 def _read_seconds(text: str) -> float:
-    """A duration in seconds; 0 is no limit of its own."""
+    """A duration in seconds; 0 is no separate limit."""
     try:
         return max(parse_duration(text) / NANOSECONDS, 0.0)
     except ValueError as error:

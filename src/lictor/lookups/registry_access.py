@@ -1,4 +1,4 @@
-"""How registries are asked in a cluster: what the flags say, and which Secrets are read."""
+"""Registry settings in a cluster: from flags and Secrets."""
 
 import os
 from base64 import b64decode
@@ -26,12 +26,12 @@ _POD_VARIABLE = "KUBERNETES_SERVICE_HOST"
 
 
 def read_registry_settings(flags: Flags, *, in_pod: bool | None = None) -> RegistrySettings:
-    """What the flags say; UsageError names an entry that cannot be meant."""
+    """The settings from the flags; raises UsageError for an invalid entry."""
     insecure = set(_read_registries(flags.insecure_registries))
     if flags.allow_insecure_registry:
         insecure.add("*")
     if flags.registry_ca and not os.path.isfile(flags.registry_ca):
-        raise UsageError(f"--registryCA: {flags.registry_ca} is no file")
+        raise UsageError(f"--registryCA: {flags.registry_ca} is not a file")
     mirror, root = _read_trust(flags)
     mirrors = parse_mirrors(flags.registry_mirrors, "--registryMirrors")
     in_pod = _POD_VARIABLE in os.environ if in_pod is None else in_pod
@@ -46,7 +46,7 @@ def read_registry_settings(flags: Flags, *, in_pod: bool | None = None) -> Regis
 
 
 def _read_trust(flags: Flags) -> tuple[str, bytes]:
-    """The TUF repository of a Sigstore of one's own, and its first root."""
+    """The TUF repository of a private Sigstore, and its first root."""
     if not flags.enable_tuf:
         return "", b""
     try:
@@ -67,7 +67,7 @@ def _read_addresses(flags: Flags, mirrors: Iterable[Repository], *, in_pod: bool
         if "/" in entry:
             _check_network(entry)
     named = (flags.registry_allowlist, flags.insecure_registries)
-    # Outside of a Pod the machine is its user's own, and so is what listens on it.
+    # Outside of a Pod the machine is the user's, and so are its listening ports.
     for_objects = tuple(entry for entry in INSIDE if in_pod or entry not in LOOPBACK)
     return AddressRules(
         blocked=METADATA + blocked,
@@ -80,7 +80,7 @@ def _read_addresses(flags: Flags, mirrors: Iterable[Repository], *, in_pod: bool
 
 
 def _read_registries(text: str) -> Iterator[str]:
-    # The usual port is not written where a registry is spoken to.
+    # The default port is omitted in registry names.
     return (entry.removesuffix(":443") for entry in split_list(text))
 
 
@@ -92,12 +92,12 @@ def _check_network(entry: str) -> None:
 
 
 def build_sources(flags: Flags, namespace: str, get: Callable[[str], Json]) -> CredentialSources:
-    """Where credentials come from; `get` asks the API server for a path."""
+    """The sources of credentials; `get` reads a path from the API server."""
     providers = tuple(split_list(flags.registry_credential_helpers))
     for provider in providers:
         if provider not in PROVIDERS:
             raise UsageError(
-                f"--registryCredentialHelpers: {provider!r} is none of {', '.join(PROVIDERS)}"
+                f"--registryCredentialHelpers: {provider!r} is not one of {', '.join(PROVIDERS)}"
             )
     return CredentialSources(
         read_secret=lambda space, name: _read_secret(get, space, name),
@@ -108,7 +108,7 @@ def build_sources(flags: Flags, namespace: str, get: Callable[[str], Json]) -> C
 
 
 def _read_secret(get: Callable[[str], Json], namespace: str, name: str) -> bytes:
-    """The configuration of Docker in a Secret."""
+    """The Docker configuration in a Secret."""
     what = f"Secret {namespace}/{name}"
     if "/" in name:
         raise LookupFailedError(f"{what}: a policy names Secrets without a namespace")
@@ -116,12 +116,12 @@ def _read_secret(get: Callable[[str], Json], namespace: str, name: str) -> bytes
         secret = get(SECRET.path(namespace, name))
     except NotFoundError:
         raise LookupFailedError(
-            f"{what} with credentials for registries is not there; create it with "
+            f"{what} with registry credentials not found; create it with "
             "`kubectl create secret docker-registry`"
         ) from None
     except ApiError as error:
         raise LookupFailedError(
-            f"{what} with credentials for registries cannot be read: {error}; lictor's service "
+            f"{what} with registry credentials cannot be read: {error}; lictor's service "
             "accounts need `get` on it (docs/guides/verify-images.md)"
         ) from error
     return _decode(secret, what)

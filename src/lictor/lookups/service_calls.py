@@ -1,4 +1,4 @@
-"""HTTP calls that policies make to services other than the API server."""
+"""HTTP calls of policies to services other than the API server."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ import msgspec
 import orjson
 
 from lictor.core.errors import LictorError, LookupFailedError, UsageError
-from lictor.core.lang.cel.library.http import check_url
+from lictor.core.lang.cel.library.resources import check_url
 from lictor.core.lang.networks import BLOCKED_HOSTS, BLOCKED_NETWORKS, INSIDE, METADATA
 from lictor.core.lang.url import parse_url
 from lictor.core.ports import ApiCall, HttpAnswer, HttpLimits
@@ -27,7 +27,7 @@ from lictor.kubernetes.flags import Flags
 
 
 def read_http_limits(flags: Flags) -> HttpLimits:
-    """The limits of CEL's `http`; UsageError names an entry that cannot be meant."""
+    """The limits of CEL's `http`; raises UsageError for an invalid entry."""
     blocked = tuple(_split(flags.http_blocklist))
     for entry in blocked:
         if "/" in entry:
@@ -65,17 +65,17 @@ _METHODS = ("GET", "POST")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 10
 _MOST_BUNDLES = 32
-# A token that is good for nothing but calls to services: their own audience, not the API server's.
+# A token for calls to services only: its audience is not the API server.
 _TOKEN_VARIABLE = "KYVERNO_SCOPED_TOKEN_PATH"  # noqa: S105
 _TOKEN_PATH = "/var/run/secrets/kyverno/apicall/token"  # noqa: S105
 
 
-# What is blocked, the authorities that the policy trusts, and the proxy.
+# The blocked addresses, the authorities that the policy trusts, and the proxy.
 _ClientKey: TypeAlias = tuple[tuple[str, ...], str, Proxy | None]
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """One request of a call: the first, or where a redirect leads."""
+    """One request of a call: the first, or that of a redirect."""
 
     method: str
     url: httpx.URL
@@ -99,20 +99,20 @@ class ServiceCaller:
             await client.aclose()
 
     async def call(self, call: ApiCall) -> Json:
-        """The JSON that the service answers; an HttpAnswer where the call is guarded."""
+        """The JSON response of the service; an HttpAnswer if the call is guarded."""
         status, reason, content = await self._follow(call)
         if call.guarded:
             return HttpAnswer(status, _read_json_or_none(content))
         if not 200 <= status < 300:
-            # Without the body, which whoever reads the message may have no right to see.
+            # Without the body, which readers of the message may not be allowed to see.
             raise LookupFailedError(f"HTTP {status} {reason}")
         try:
             return orjson.loads(content)
         except orjson.JSONDecodeError as error:
-            raise LookupFailedError(f"{call.service_url} answered no JSON: {error}") from error
+            raise LookupFailedError(f"{call.service_url} returned no JSON: {error}") from error
 
     async def _follow(self, call: ApiCall) -> tuple[int, str, bytes]:
-        """The answer at the end of all redirects."""
+        """The response after all redirects."""
         step = _first_step(call)
         try:
             async with asyncio.timeout(self._seconds or None):
@@ -123,7 +123,7 @@ class ServiceCaller:
                     step = _next_step(step, status, target)
         except TimeoutError:
             raise LookupFailedError(
-                f"{call.service_url} gave no answer within {self._seconds:g} s"
+                f"{call.service_url} did not answer within {self._seconds:g} s"
             ) from None
         except LookupFailedError:
             raise
@@ -149,13 +149,13 @@ class ServiceCaller:
             await response.aclose()
 
     def _check_text(self, url: httpx.URL, blocked: tuple[str, ...]) -> None:
-        """Refuse a URL that the limits do not permit, before its name is resolved."""
+        """Reject a URL that the limits do not allow, before its name is resolved."""
         try:
             check_url(str(url), blocked, self._allowed)
         except LictorError as error:
             raise LookupFailedError(str(error).removeprefix("request failed: ")) from error
         if self._allowed and ".." in url.path.split("/"):
-            # `%2e%2e` inside an allowed path leads out of it where the server reads it.
+            # Servers decode `%2e%2e` inside an allowed path, and leave the path.
             raise LookupFailedError(f'URL "{url}" is not permitted: no matching allowlist entry')
 
     def _list_blocked(self, url: httpx.URL, call: ApiCall) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ class ServiceCaller:
         return METADATA + INSIDE if is_open else METADATA
 
     def _is_allowed(self, url: httpx.URL) -> bool:
-        """Did an administrator name it?"""
+        """Whether an administrator named it."""
         try:
             self._check_text(url, ())
         except LookupFailedError:
@@ -173,7 +173,7 @@ class ServiceCaller:
         return bool(self._allowed)
 
     def _find_proxy(self, url: httpx.URL, call: ApiCall) -> Proxy | None:
-        # A proxy resolves names by itself: only an administrator's calls may go through one.
+        # A proxy resolves names itself: only an administrator's calls may use one.
         if call.guarded or call.is_chosen_by_object:
             return None
         is_secure = url.scheme == "https"
@@ -197,7 +197,7 @@ class ServiceCaller:
         found = self._clients.get(key)
         if found is None:
             if len(self._clients) >= _MOST_BUNDLES:
-                # Not closed: a call may be under way. Its connections end with it.
+                # Not closed: a call may be in progress. Its connections end with it.
                 self._clients.popitem(last=False)
             found = self._clients[key] = _build_client(*key)
         self._clients.move_to_end(key)

@@ -107,8 +107,8 @@ def test_collections_of_a_policy(record, expected):
 USELESS = [
     (classic("NoSuchKind"), "kind NoSuchKind cannot be deleted here"),
     (classic("Binding"), "kind Binding cannot be deleted here"),
-    (classic("Node", kind="CleanupPolicy"), "kind Node lives in no namespace"),
-    (deleting([""], ["v1"], ["nodes"], kind="NamespacedDeletingPolicy"), "lives in no namespace"),
+    (classic("Node", kind="CleanupPolicy"), "kind Node is cluster-scoped"),
+    (deleting([""], ["v1"], ["nodes"], kind="NamespacedDeletingPolicy"), "is cluster-scoped"),
     (deleting(["apps"], ["v1beta1"], ["deployments"]), "resource deployments cannot be deleted"),
 ]
 

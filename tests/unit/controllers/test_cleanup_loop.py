@@ -16,9 +16,9 @@ from lictor.core.families.registry import registry
 from lictor.core.ports import NoLookups
 from lictor.kubernetes.discovery import Collection
 from lictor.kubernetes.resource import find_resource
-from lictor.policies import compile_trial
-from lictor.policies.compile_trial import Trials
-from lictor.policies.helper_lane import Limits
+from lictor.policies import trials as policy_trials
+from lictor.policies.trial_jobs import start_helper
+from lictor.policies.trials import Limits, Trials
 
 CLUSTER_CLEANUP_POLICY = find_resource(registry().get("kyverno.io", "ClusterCleanupPolicy"))
 
@@ -318,8 +318,8 @@ def test_the_loop_wakes_itself_when_a_policy_is_due():
 
 def test_a_policy_that_costs_too_much_to_compile_is_not_used(monkeypatch):
     limits = Limits(cpu_seconds=1, wall_seconds=300.0, memory=1 << 30)
-    trials = Trials(limits=limits)
-    monkeypatch.setattr(compile_trial, "_current", [trials])
+    trials = Trials(start_helper(), limits)
+    monkeypatch.setattr(policy_trials, "CURRENT", [trials])
 
     async def scenario():
         office = Office()

@@ -137,7 +137,7 @@ def test_what_lictor_is_made_of_stays():
     outcome = setting.run()
     assert (outcome.gone, outcome.failed) == (1, 1)
     assert setting.left() == ["old-settings"]
-    assert "policies do not touch what lictor itself is made of" in setting.said["message"]
+    assert "policies must not change lictor's own objects" in setting.said["message"]
     assert setting.said["reason"] == "Failed"
     assert [event.reason for event in setting.events] == ["PolicyApplied", "PolicyError"]
 

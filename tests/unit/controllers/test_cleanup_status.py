@@ -31,9 +31,9 @@ def test_what_is_written_is_read_again(api_version):
     status = read_status(policy(api_version, patch["status"]))
     assert status.is_executing
     assert status.last_execution == NOON
-    assert status.says(ready, 3)
-    assert not status.says(ready, 4)
-    assert not status.says(ready_not(), 3)
+    assert status.contains(ready, 3)
+    assert not status.contains(ready, 4)
+    assert not status.contains(ready_not(), 3)
 
 
 def ready_not():
@@ -83,4 +83,4 @@ def test_a_long_message_is_cut():
     long = StatusCondition(READY, holds=False, reason="Failed", message="x" * 50_000)
     patch = build_status_patch(policy("kyverno.io/v2"), [long], NOON)
     assert len(patch["status"]["conditions"][0]["message"]) == 4000
-    assert read_status({**policy("kyverno.io/v2"), **patch, "metadata": {}}).says(long, 3)
+    assert read_status({**policy("kyverno.io/v2"), **patch, "metadata": {}}).contains(long, 3)

@@ -52,7 +52,7 @@ def make_report(namespace, *results):
 @pytest.mark.parametrize(
     ("status", "ready", "why"),
     [
-        ({}, False, "not looked at yet"),
+        ({}, False, "not checked yet"),
         ({"conditions": [{"type": "Ready", "status": "True"}]}, True, ""),
         (
             {"conditions": [{"type": "Ready", "status": "False", "message": "no webhook"}]},

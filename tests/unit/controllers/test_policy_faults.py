@@ -5,8 +5,8 @@ from typing import Any, cast
 
 from lictor.controllers.status.policies import PolicyFaults
 from lictor.core.facts.resource_names import builtin_names
+from lictor.core.families.policy_status import PolicyFacts
 from lictor.core.families.registry import registry
-from lictor.core.report.policy_status import PolicyFacts, build_policy_status
 from lictor.kubernetes.resource import find_resource
 from lictor.kubernetes.stored_policy import StoredPolicy
 from lictor.policies.store import PolicyStore
@@ -39,9 +39,8 @@ def test_the_reason_is_told_until_it_is_gone() -> None:
     problems = asyncio.run(faults.find(policy))
     assert problems == (REASON,)
     facts = PolicyFacts(webhook=True, problems=problems)
-    status = build_policy_status(
-        registry().get("kyverno.io", "ClusterPolicy"), None, {}, facts, "2026-01-01T00:00:00Z"
-    )
+    kind = registry().get("kyverno.io", "ClusterPolicy")
+    status = kind.family.build_status(kind, None, {}, facts, "2026-01-01T00:00:00Z")
     (condition,) = status["conditions"]
     assert condition["status"] == "False"
     assert condition["message"] == REASON

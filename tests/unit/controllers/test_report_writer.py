@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from small_api import SmallApi
 
-from lictor.controllers.report_writer import JUDGED, MIXED, ReportWriter
+from lictor.controllers.report_writer import MIXED, SCAN_HASH, ReportWriter
 from lictor.core.errors import ConflictError
 from lictor.core.report.resource_report import ReportSubject
 from lictor.kubernetes import resource as kinds
@@ -47,11 +47,11 @@ def read_rules(api, resource=kinds.POLICY_REPORT, name="u-1", namespace="shop"):
 def test_a_scan_creates_replaces_and_removes():
     api = Api()
     writer = make_writer(api)
-    asyncio.run(writer.write(POD, [make_entry("scan-a")], judged="1-2", exists=False))
+    asyncio.run(writer.write(POD, [make_entry("scan-a")], scan_hash="1-2", exists=False))
     report = api.read(kinds.POLICY_REPORT, "u-1", "shop")
-    assert report["metadata"]["annotations"] == {JUDGED: "1-2"}
+    assert report["metadata"]["annotations"] == {SCAN_HASH: "1-2"}
     assert report["metadata"]["ownerReferences"][0]["uid"] == "u-1"
-    asyncio.run(writer.write(POD, [make_entry("scan-b", "fail")], judged="1-3", exists=True))
+    asyncio.run(writer.write(POD, [make_entry("scan-b", "fail")], scan_hash="1-3", exists=True))
     assert read_rules(api) == ["scan-b"]
     asyncio.run(writer.remove(POD))
     assert read_rules(api) is None
@@ -69,20 +69,20 @@ def test_a_scan_creates_replaces_and_removes():
 def test_kinds_of_reports(subject, openreports, resource):
     api = Api()
     writer = make_writer(api, openreports=openreports)
-    asyncio.run(writer.write(subject, [make_entry("scan")], judged="1-1", exists=False))
+    asyncio.run(writer.write(subject, [make_entry("scan")], scan_hash="1-1", exists=False))
     assert read_rules(api, resource, subject.uid, subject.namespace) == ["scan"]
 
 
 def test_scan_and_admission_keep_each_others_entries():
     api = Api()
     writer = make_writer(api)
-    asyncio.run(writer.write(POD, [make_entry("scan")], judged="1-1", exists=False))
+    asyncio.run(writer.write(POD, [make_entry("scan")], scan_hash="1-1", exists=False))
     asyncio.run(writer.add(POD, [make_entry("mutated")]))
     assert read_rules(api) == ["mutated", "scan"]
-    asyncio.run(writer.write(POD, [make_entry("scan-new")], judged="1-2", exists=True))
+    asyncio.run(writer.write(POD, [make_entry("scan-new")], scan_hash="1-2", exists=True))
     assert read_rules(api) == ["mutated", "scan-new"]
     notes = api.read(kinds.POLICY_REPORT, "u-1", "shop")["metadata"]["annotations"]
-    assert notes == {JUDGED: "1-2", MIXED: "true"}
+    assert notes == {SCAN_HASH: "1-2", MIXED: "true"}
     asyncio.run(writer.remove(POD))
     assert read_rules(api) == ["mutated"]
 
@@ -92,13 +92,13 @@ def test_a_report_that_was_made_by_another_replica_is_joined_not_lost():
     asyncio.run(make_writer(api).add(POD, [make_entry("mutated")]))
     # This one knows nothing of it.
     other = make_writer(api)
-    asyncio.run(other.write(POD, [make_entry("scan")], judged="1-1", exists=False))
+    asyncio.run(other.write(POD, [make_entry("scan")], scan_hash="1-1", exists=False))
     assert read_rules(api) == ["mutated", "scan"]
 
 
 def test_a_report_that_someone_took_away_is_made_anew():
     api = Api()
-    asyncio.run(make_writer(api).write(POD, [make_entry("scan")], judged="1-1", exists=True))
+    asyncio.run(make_writer(api).write(POD, [make_entry("scan")], scan_hash="1-1", exists=True))
     assert read_rules(api) == ["scan"]
 
 
@@ -147,11 +147,11 @@ def test_entries_that_make_no_sense_stop_nobody(odd):
         api = Api()
         writer = make_writer(api)
         entries = [make_entry("scan-a"), make_entry("dead-b")]
-        asyncio.run(writer.write(POD, entries, judged="1-2", exists=False))
+        asyncio.run(writer.write(POD, entries, scan_hash="1-2", exists=False))
         report = api.read(kinds.POLICY_REPORT, "u-1", "shop")
         report["results"].append(odd)
         if work == "amend":
-            asyncio.run(writer.amend(POD, [make_entry("scan-c")], lambda _: False, judged="1-3"))
+            asyncio.run(writer.amend(POD, [make_entry("scan-c")], lambda _: False, scan_hash="1-3"))
         elif work == "add":
             asyncio.run(writer.add(POD, [make_entry("admission")]))
         else:
@@ -182,5 +182,5 @@ def test_what_was_mixed_while_reports_were_read_stays_mixed():
     writer = make_writer(api)
     asyncio.run(writer.add(POD, [make_entry("mutated")]))
     writer.mark_mixed(set())
-    asyncio.run(writer.write(POD, [make_entry("scan")], judged="1-1", exists=True))
+    asyncio.run(writer.write(POD, [make_entry("scan")], scan_hash="1-1", exists=True))
     assert read_rules(api) == ["mutated", "scan"]

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from paged_api import PagedApi, make_pod, make_uid
 
-from lictor.controllers.report_writer import JUDGED, ReportWriter
+from lictor.controllers.report_writer import FORMER_SCAN_HASH, SCAN_HASH, ReportWriter
 from lictor.controllers.scan.kind import ScanContext
 from lictor.controllers.scan.kinds import Scanner
 from lictor.controllers.scan.plan import ScanCandidate, ScanPlan
@@ -442,11 +442,11 @@ def test_kinds_without_policies_are_left_alone_again() -> None:
     asyncio.run(run())
 
 
-def test_marks_on_reports_say_what_was_judged() -> None:
+def test_reports_carry_the_hash_of_what_was_evaluated() -> None:
     async def run() -> None:
         api = PagedApi(POD, 1)
         async with scanning(api, make_plan(POLICY)):
-            mark = api.reports[make_uid(0)]["metadata"]["annotations"][JUDGED]
+            mark = api.reports[make_uid(0)]["metadata"]["annotations"][SCAN_HASH]
             state, print_ = mark.split("-")
             assert int(state, 16) < 1 << 30
             assert int(print_, 16) < 1 << 30
@@ -454,9 +454,9 @@ def test_marks_on_reports_say_what_was_judged() -> None:
     asyncio.run(run())
 
 
-# What every release has written for this Pod and this policy. Another first half makes the next release judge every object of
+# What every release has written for this Pod and this policy. Another first half makes the next release evaluate every object of
 # every cluster again when it starts, another second half makes it write every report again: change them only with a reason to.
-JUDGED_BEFORE = "cd58b26-3a30a5b5"
+HASH_BEFORE = "cd58b26-3a30a5b5"
 
 
 def make_reports_of_before(mark: str) -> dict[str, dict[str, Any]]:
@@ -470,6 +470,21 @@ def make_reports_of_before(mark: str) -> dict[str, dict[str, Any]]:
 
     asyncio.run(run())
     return states
+
+
+def test_the_former_name_of_the_hash_is_read() -> None:
+    reports = make_reports_of_before("1")
+    for report in reports.values():
+        notes = report["metadata"]["annotations"]
+        notes[FORMER_SCAN_HASH] = notes.pop(SCAN_HASH)
+
+    async def run() -> None:
+        api = PagedApi(POD, 40)
+        api.reports = dict(reports)
+        async with scanning(api, make_plan(POLICY)) as fixture:
+            assert fixture.scanner.progress.judged == 0
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(
@@ -502,7 +517,7 @@ def test_the_first_scan_after_an_upgrade_writes_no_report(
 
 def test_releases_agree_on_what_was_judged() -> None:
     report = make_reports_of_before("1")[make_uid(0)]
-    assert report["metadata"]["annotations"][JUDGED] == JUDGED_BEFORE
+    assert report["metadata"]["annotations"][SCAN_HASH] == HASH_BEFORE
 
 
 def test_only_what_is_wrong_is_told() -> None:

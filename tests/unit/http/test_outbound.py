@@ -302,7 +302,7 @@ def test_what_is_inside(host: str, *, is_blocked: bool) -> None:
 def test_no_body_is_shown() -> None:
     with run_api(lambda _: Answer(403, b'{"errors":[{"code":"DENIED"}], "x": "SECRET"}')) as api:
         host = api.url.removeprefix("http://")
-        with pytest.raises(LookupFailedError, match=r"answered 403 \(DENIED\)") as registry:
+        with pytest.raises(LookupFailedError, match=r"HTTP 403 \(DENIED\)") as registry:
             in_pod().manifest(f"{host}/app", "v1", RegistryAccess())
         with pytest.raises(LookupFailedError, match="HTTP 403") as service:
             call_service(ApiCall(service_url=api.url))
@@ -328,7 +328,7 @@ KNOWN = {
     ("kubernetes/connection.py", "connect_tcp"): "to a checked address",
     ("lookups/service_calls.py", "AsyncClient"): "over that transport",
     ("addons/migrate/lictor_server.py", "AsyncClient"): "over that transport",
-    ("policies/helper_process.py", "sock_connect"): "a Unix socket",
+    ("policies/trials.py", "sock_connect"): "a Unix socket",
     ("webhook/slow_requests.py", "open_unix_connection"): "a Unix socket",
     ("webhook/probe.py", "connect"): "a Unix socket",
     ("addons/apiserver/persistence.py", "connect"): "SQLite",

@@ -144,5 +144,5 @@ def test_image_data_comes_from_the_folder(folder: _Folder) -> None:
 def test_a_folder_that_is_no_layout_is_told(tmp_path: Path, index: bytes | None) -> None:
     if index is not None:
         (tmp_path / "index.json").write_bytes(index)
-    with pytest.raises(UsageError, match="no OCI image layout"):
+    with pytest.raises(UsageError, match="not an OCI image layout"):
         OciLayout(tmp_path)

@@ -187,7 +187,7 @@ def test_no_password_goes_to_a_realm_in_the_clear(
         return 401, {"WWW-Authenticate": f'Bearer realm="{realm}"'}, b"{}"
 
     server.handle = answer
-    with pytest.raises(LookupFailedError, match=r"without HTTPS|names the URL"):
+    with pytest.raises(LookupFailedError, match=r"without HTTPS|invalid URL"):
         _registries(tmp_path).manifest(f"{server.name}/app", "v1", DEFAULT_ACCESS)
     assert len(server.asked) == 1
 
@@ -235,7 +235,7 @@ def test_a_challenge_of_another_server_is_not_met(
         server.handle = lambda path, _: (307, location, b"") if "/blobs/" in path else None
         config = {"auths": {server.name: login}}
         registries = _registries(_write_config(tmp_path, config))
-        with pytest.raises(LookupFailedError, match="answered 401"):
+        with pytest.raises(LookupFailedError, match="HTTP 401"):
             registries.blob(f"{server.name}/app", digest, DEFAULT_ACCESS)
         assert [headers.get("authorization") for _, headers in storage.asked] == [None]
         assert stolen == []

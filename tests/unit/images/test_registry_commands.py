@@ -136,8 +136,8 @@ def test_tests_of_policies_look_into_images(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--registry", "--image-layout", "x"], "the folder stands in for registries"),
-        (["--image-layout", "/nowhere"], "is no OCI image layout"),
+        (["--registry", "--image-layout", "x"], "the folder replaces registries"),
+        (["--image-layout", "/nowhere"], "is not an OCI image layout"),
     ],
 )
 def test_wrong_calls_are_told(

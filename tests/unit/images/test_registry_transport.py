@@ -78,7 +78,7 @@ def test_nobody_waits_for_an_hour(server: RegistryServer) -> None:
     started = time.monotonic()
     with pytest.raises(LookupFailedError, match="429"):
         _fetch(registries, server)
-    with pytest.raises(LookupFailedError, match="wants no questions"):
+    with pytest.raises(LookupFailedError, match="allows no request"):
         _fetch(registries, server, "other")
     assert time.monotonic() - started < 60
     assert len(server.asked) == 1
@@ -208,7 +208,7 @@ def test_a_redirect_from_https_to_http_is_refused(
 @pytest.mark.parametrize("location", ["/v2/app/manifests/v1", "file:///etc/passwd", "http://[x/"])
 def test_a_redirect_that_leads_nowhere_is_refused(server: RegistryServer, location: str) -> None:
     server.handle = lambda _path, _headers: (302, {"Location": location}, b"")
-    with pytest.raises(LookupFailedError, match=r"redirects|names the URL"):
+    with pytest.raises(LookupFailedError, match=r"redirects|invalid URL"):
         _fetch(RemoteRegistries(), server)
     assert len(server.asked) <= 6
 
@@ -315,7 +315,7 @@ def test_a_mirror_is_asked_first_and_the_registry_where_it_has_nothing(
 
 @pytest.mark.parametrize("text", ["x", "=y", "docker.io=", "docker.io=docker.io/x", "a b=c"])
 def test_what_is_no_mirror_is_told(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--registryMirrors.*is no mirror"):
+    with pytest.raises(UsageError, match=r"--registryMirrors.*is not a mirror"):
         parse_mirrors(text, "--registryMirrors")
 
 

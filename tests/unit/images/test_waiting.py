@@ -42,7 +42,7 @@ def test_few_may_wait_for_a_registry_that_is_silent(lines, clock: Clock) -> None
     with ExitStack() as stack:
         _wait(lines, stack, "silent", 30)
         clock.now += 1.5
-        with pytest.raises(LookupFailedError, match="30 questions wait for it already"):
+        with pytest.raises(LookupFailedError, match="30 requests wait for it already"):
             _wait(lines, stack, "silent", 1)
         _wait(lines, stack, "other", 50)
     # Those who waited have given up: it is tried again.

@@ -6,11 +6,10 @@ import re
 
 import pytest
 
-from lictor.install.build import _build_filler, build_manifests
-from lictor.install.installation import TEMPLATE, Installation, choose_values
-from lictor.install.monitoring import DASHBOARD_FILE, build_monitoring, render_dashboard_file
-from lictor.install.placeholders import fill
-from lictor.install.values import CONTROLLERS, merge_values, name_controller
+from lictor.install.build import build_manifests
+from lictor.install.installation import Installation
+from lictor.install.monitoring import DASHBOARD_FILE, render_dashboard_file
+from lictor.install.values import CONTROLLERS, name_controller
 from lictor.kubernetes.metrics import METRICS, MetricType
 
 MONITOR = {
@@ -28,10 +27,7 @@ EVERYTHING = {
 
 def build(values=EVERYTHING, **more):
     """The manifests of an installation with these values."""
-    installation = Installation(version="1", **more)
-    merged = merge_values(choose_values(installation), values)
-    made = fill(build_monitoring(TEMPLATE), _build_filler(installation, merged))
-    return [*build_manifests(installation), *made]
+    return build_manifests(Installation(version="1", values=values, **more))
 
 
 def pick(manifests, kind):

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from lictor.core.errors import LoadError, UnreachableError, UsageError
-from lictor.kubernetes.config import choose_proxy, find_pod_config, load_config
+from lictor.kubernetes.config import choose_proxy, find_pod_config
 from lictor.kubernetes.credentials import Credential, ExecPlugin, FileSource, PluginSource
+from lictor.kubernetes.kubeconfig import load_config
 
 # What a source is asked for: what it holds, or a fresh one.
 KEEP, RENEW = False, True
@@ -132,10 +133,10 @@ def test_basic_authentication_and_insecure(tmp_path):
         (make({"certificate-authority-data": encode("x")}), "certificate-authority: is not PEM"),
         (
             make({"certificate-authority-data": encode(PEM), "insecure-skip-tls-verify": True}),
-            "insecure-skip-tls-verify: may not be true",
+            "insecure-skip-tls-verify: must not be true",
         ),
         (make({"insecure-skip-tls-verify": "yes"}), "expected true or false, not 'yes'"),
-        (make({"proxy-url": "socks5://x"}), "proxy-url: only proxies of http and https"),
+        (make({"proxy-url": "socks5://x"}), "proxy-url: expected a proxy URL of http or https"),
         (make(user={"client-certificate-data": encode("c")}), "users[one].client-key: is missing"),
         (make(user={"as-groups": ["x"]}), "users[one].as: is missing"),
         (make(user={"as": "x", "as-groups": "x"}), "as-groups: expected a list of texts"),
@@ -315,9 +316,9 @@ def test_plugin_gives_a_certificate(tmp_path):
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        ({}, "gave neither a token nor a client certificate"),
-        ({"clientKeyData": "x"}, "gave only one of clientCertificateData and clientKeyData"),
-        ({"token": "x", "expirationTimestamp": "soon"}, "expirationTimestamp that is no time: 'soon'"),
+        ({}, "returned neither a token nor a client certificate"),
+        ({"clientKeyData": "x"}, "returned only one of clientCertificateData and clientKeyData"),
+        ({"token": "x", "expirationTimestamp": "soon"}, "invalid expirationTimestamp: 'soon'"),
         (None, "printed an ExecCredential without status"),
     ],
 )  # fmt: skip
@@ -334,8 +335,8 @@ def test_plugin_that_says_nonsense(tmp_path, status, message):
         ({"command": "no-such-program", "installHint": "install it"}, "is not an executable program\ninstall it"),
         ({"args": ["-c", "import sys; sys.exit('who are you?')"]}, "ended with code 1: who are you?"),
         ({"args": ["-c", "print('secret')"]}, "printed something that is not JSON"),
-        ({"args": ["-c", "print({})"]}, "printed something that is no ExecCredential"),
-        ({"args": ["-c", "print('{\"kind\": \"ExecCredential\"}')"]}, "printed apiVersion None, the kubeconfig says"),
+        ({"args": ["-c", "print({})"]}, "printed something that is not an ExecCredential"),
+        ({"args": ["-c", "print('{\"kind\": \"ExecCredential\"}')"]}, "printed apiVersion None, the kubeconfig has"),
         ({"args": ["-c", "print('x' * 2_000_000)"]}, "printed more than 1 MiB"),
         ({"interactiveMode": "Always"}, "needs standard input to be a terminal"),
     ],

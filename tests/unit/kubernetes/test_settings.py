@@ -88,8 +88,8 @@ def test_resource_filters(text, filters):
         ({"resourceFilters": "[Pod,a,b,c]"}, "resourceFilters: [Pod,a,b,c] is not of the form"),
         ({"resourceFilters": "[a/b/c/d/e,*,*]"}, "is not of the form"),
         ({"resourceFilters": "[Pod,a,b] Pod,c,d"}, "ignored, as not in [kind,namespace,name]: ' Pod,c,d'"),
-        ({"resourceFilters": "[Pod]"}, "[Pod] gives no namespace and name, and so fits only what has none"),
-        ({"resourceFilters": "[Pod,*]"}, "[Pod,*] gives no name, and so"),
+        ({"resourceFilters": "[Pod]"}, "[Pod] has no namespace and name, and so matches only objects without"),
+        ({"resourceFilters": "[Pod,*]"}, "[Pod,*] has no name, and so"),
         ({"defaultRegistry": "-bad-"}, "defaultRegistry: '-bad-' is not a valid DNS hostname"),
         ({"enableDefaultRegistryMutation": "maybe"}, "enableDefaultRegistryMutation: expected true or false"),
         ({"generateSuccessEvents": "yes"}, "generateSuccessEvents: expected true or false, not 'yes'"),
@@ -101,7 +101,7 @@ def test_resource_filters(text, filters):
         ({"matchConditions": '[{"name": "x"}]'}, "matchConditions: expected a JSON list"),
         ({"updateRequestThreshold": "many"}, "updateRequestThreshold: expected a whole number"),
         ({"maxContextSize": "big"}, "maxContextSize: expected a size such as 2Mi, not 'big'"),
-        ({"maxContextSize": "0"}, "maxContextSize: expected more than nothing"),
+        ({"maxContextSize": "0"}, "maxContextSize: expected more than zero"),
     ],
 )  # fmt: skip
 def test_bad_entries_are_told_and_keep_their_defaults(data, problem):

@@ -93,7 +93,7 @@ def test_what_is_fine_is_left_alone(spec):
             {**checks("variables.a"), "variables": [{"name": "a", "expression": "true"}], "matchConditions": [{"name": "m", "expression": "variables.a"}]},
             "bad-expression", 'there is no variable "a" (nor any other here)', "",
         ),
-        ({"matchConstraints": None} | checks("true"), "bad-match", "nothing says which requests the policy is about: matchConstraints is missing", ""),
+        ({"matchConstraints": None} | checks("true"), "bad-match", "the policy matches no requests: matchConstraints is missing", ""),
         ({"matchConstraints": {"resourceRules": []}} | checks("true"), "bad-match", "matchConstraints needs resourceRules", ""),
         ({"matchConstraints": {"resourceRules": [{**PODS, "operations": []}]}} | checks("true"), "bad-match", "a rule needs operations", ""),
         ({}, "bad-validate", "the policy checks nothing: give validations or auditAnnotations", ""),

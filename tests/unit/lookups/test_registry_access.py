@@ -110,9 +110,9 @@ def test_both_kinds_of_pull_secrets_are_read(data: Json) -> None:
     ("answer", "name", "message"),
     [
         ({"data": {"password": "x"}}, "pull", "not of the type kubernetes.io/dockerconfigjson"),
-        ({"data": {".dockerconfigjson": "%"}}, "pull", "holds no configuration"),
+        ({"data": {".dockerconfigjson": "%"}}, "pull", "has no Docker configuration"),
         ({}, "pull", "not of the type"),
-        (NotFoundError("gone", status=404), "pull", "is not there; create it"),
+        (NotFoundError("gone", status=404), "pull", "not found; create it"),
         (ApiError("you may not", status=403), "pull", "need `get` on it"),
         ({}, "kube-system/pull", "names Secrets without a namespace"),
         ({}, "../secrets/x", "names Secrets without a namespace"),

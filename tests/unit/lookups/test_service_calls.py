@@ -95,10 +95,10 @@ def test_token_of_its_own(api: FakeApi, tmp_path: Path):
     ("given", "message"),
     [
         (ApiCall(service_url="/missing"), "^HTTP 404 Not Found$"),
-        (ApiCall(service_url="/text"), "answered no JSON"),
+        (ApiCall(service_url="/text"), "returned no JSON"),
         (ApiCall(service_url="/large"), "response length must be less than max allowed response length of 1000"),
         (ApiCall(service_url="/large", guarded=True), "response length must be less"),
-        (ApiCall(service_url="/slow"), "gave no answer within 0.3 s"),
+        (ApiCall(service_url="/slow"), "did not answer within 0.3 s"),
         (ApiCall(service_url="/x", method="PUT"), "invalid request type PUT"),
     ],
 )  # fmt: skip

@@ -31,7 +31,9 @@ PATHS = ("/validate/fail", "/validate/ignore", "/mutate/fail", "/mutate/ignore")
 
 
 class FakeClusterState:
-    """A cluster that says what the test tells it."""
+    """A cluster whose state the test sets."""
+
+    has_namespaces = True
 
     def __init__(self, policies: PolicyProvider) -> None:
         self.policies = policies
@@ -51,8 +53,9 @@ class FakeClusterState:
         if self.reading is not None:
             await self.reading.wait()
 
-    def is_exempt(self, request: Request) -> bool:
-        return self.exempt(request)
+    @property
+    def is_exempt(self) -> Callable[[Request], bool]:
+        return self.exempt
 
     def roles_of(
         self,

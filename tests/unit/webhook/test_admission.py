@@ -323,7 +323,7 @@ def test_a_request_without_time_follows_the_failure_policy(
     policies = _break(FixedPolicies(write_policies(tmp_path, policy)), DeadlineError("too late"))
     bench = Bench(policies)
     # What the engine raises between rules is what a clock beyond the deadline makes it raise.
-    bench.evaluator._evaluate_patiently = _raise_deadline  # type: ignore[assignment]
+    bench.evaluator._evaluate_on_loop = _raise_deadline  # type: ignore[assignment]
     response = bench.ask(f"/validate/{failure_policy.lower()}", make_review())
     assert bench.count(NOT_EVALUATED) == 1
     if failure_policy == "Fail":

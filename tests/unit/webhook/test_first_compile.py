@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -31,8 +31,8 @@ from lictor.core.model.result import PolicyRef, Result, RuleType, Status, Verdic
 from lictor.core.raw import JsonObject
 from lictor.core.report.admission_response import AnswerOptions
 from lictor.kubernetes.compile_turns import CompileTurns
-from lictor.policies.compile_trial import Job, TrialResult, Trials
 from lictor.policies.policy_compiler import CompileTask, PolicyCompiler
+from lictor.policies.trials import Job
 from lictor.webhook.counters import Counters
 from lictor.webhook.evaluator import Evaluator
 from lictor.webhook.interrupts import SignalAlarm
@@ -256,25 +256,15 @@ def test_an_interruption_is_not_taken_for_a_mistake_in_the_policy(
     assert [result.status for result in results] == [Status.FAIL]
 
 
-class NoTrials(Trials):
-    """Nothing is tried, and everything may be compiled."""
-
-    def __init__(self) -> None:
-        """Without a process beside this one."""
-
-    async def try_policies(self, jobs: Sequence[Job]) -> list[TrialResult]:
-        return [TrialResult() for _ in jobs]
-
-
 def test_a_mistake_of_ours_over_one_policy_costs_no_other_its_verdict() -> None:
     def break_down() -> Check:
         raise TypeError("ours")
 
     broken, healthy = make_program("red", break_down), make_program("red", lambda: FAILING)
     task = CompileTask("uid", "1", Job({}), compile=lambda: (broken,), fail=lambda _: ())
-    compiler = PolicyCompiler(NoTrials())
+    compiler = PolicyCompiler(None)
     asyncio.run(compiler.prepare([task]))
-    engine = Engine([*compiler.made["uid"].programs, healthy])
+    engine = Engine([*compiler.compiled["uid"].programs, healthy])
     results = engine.evaluate(make_request("red")).results
     assert [result.status for result in results] == [Status.ERROR, Status.FAIL]
     assert "TypeError" in results[0].message
@@ -288,14 +278,14 @@ def test_who_changes_many_policies_holds_up_no_other_change() -> None:
 
     tasks = [make_task("red", number) for number in range(50)]
     tasks += [make_task("blue", 0), make_task("", 0)]
-    compiler = PolicyCompiler(NoTrials())
+    compiler = PolicyCompiler(None)
     for made in ({"-0"}, {"-0", "red-0"}, {"-0", "red-0", "blue-0"}):
-        left = [task for task in tasks if task.uid not in compiler.made]
+        left = [task for task in tasks if task.uid not in compiler.compiled]
         # The time is over after the first: whoever had it is not the first again.
         assert not asyncio.run(compiler.prepare(left, until=time.monotonic() - 1))
-        assert set(compiler.made) == made
+        assert set(compiler.compiled) == made
     assert asyncio.run(compiler.prepare(tasks, until=time.monotonic() + PATIENCE))
-    assert len(compiler.made) == len(tasks)
+    assert len(compiler.compiled) == len(tasks)
 
 
 def test_whoever_has_taken_least_compiles_next() -> None:
@@ -356,7 +346,8 @@ def test_new_rules_are_in_force_before_all_that_was_asked_is_compiled() -> None:
 
 PART_AND_COMPILE = """
 import os, sys
-from lictor.policies.compile_trial import Job, compile_alone
+from lictor.policies.trial_jobs import compile_alone
+from lictor.policies.trials import Job
 from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.names import Names
 from lictor.core.families.registry import registry

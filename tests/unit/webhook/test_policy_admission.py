@@ -190,7 +190,7 @@ def test_services_in_a_namespace(allow, is_allowed):
     call = [{"expression": "http.Get('https://x.y').a == 1"}]
     policy = cel("NamespacedValidatingPolicy", "n", validations=call)
     assert review_policy(policy, allow_http=allow).allowed is is_allowed
-    # A field of that name is something else.
+    # A field of that name is another thing.
     field = [{"expression": "object.spec.http == 'a'"}]
     assert review_policy(cel("NamespacedValidatingPolicy", "n", validations=field)).allowed
 
@@ -512,3 +512,18 @@ def test_a_finding_is_worded_by_its_code(code, words):
     """Whatever its message says: that may change, and is no interface."""
     finding = Finding(("spec",), 'there is no operator "Equal"', check="bad-condition")
     assert describe_finding(finding.with_code(code, "Equal")) == words
+
+
+def test_global_context_in_a_namespace():
+    """GHSA-59v6-2x73-wfg4: no policy of a namespace reads what all others share."""
+    entry = [{"expression": "globalContext.Get('x', '') != null"}]
+    policy = cel("NamespacedValidatingPolicy", "n", validations=entry)
+    words = "globalContext.* is not allowed in namespaced policies"
+    assert words in review_policy(policy, allow_http=True).message
+    assert review_policy(cel("ValidatingPolicy", validations=entry)).allowed
+    context = [{"name": "x", "globalReference": {"name": "x"}}]
+    made = classic(rule(context=context, validate={"deny": {}}), background=False)
+    assert review_policy(made).allowed
+    made = {**made, "kind": "Policy", "metadata": {**made["metadata"], "namespace": "n"}}
+    words = "globalReference is not allowed in namespaced policies"
+    assert words in review_policy(made).message

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from serving import make_policy, require_label
 
-from lictor.policies.compile_trial import Trials
-from lictor.policies.helper_lane import Limits
+from lictor.policies.trial_jobs import start_helper
+from lictor.policies.trials import Limits, Trials
 from lictor.webhook.policy_admission import review_policy
 from lictor.webhook.policy_webhooks import PolicyReview, review_within_limits, run_review
 from lictor.webhook.review_result import ReviewResult
@@ -15,7 +15,7 @@ from lictor.webhook.review_result import ReviewResult
 
 @pytest.fixture(scope="module")
 def trials() -> Iterator[Trials]:
-    made = Trials(run_review, Limits(cpu_seconds=1))
+    made = Trials(start_helper(run_review), Limits(cpu_seconds=1))
     yield made
     made.close()
 

@@ -22,8 +22,8 @@ from lictor.core.load.policies import load_documents
 from lictor.core.model.program import Case, Program
 from lictor.core.model.result import Result, Status
 from lictor.core.raw import JsonObject
-from lictor.policies.compile_trial import Job, TrialResult
 from lictor.policies.policy_compiler import CompileTask, PolicyCompiler
+from lictor.policies.trials import Job, TrialResult
 from lictor.webhook.slots import ProcessSlot
 from lictor.webhook.supervisor import SupervisedProcess, Supervisor
 
@@ -218,7 +218,7 @@ def test_a_quarantined_policy_answers_with_an_error_until_it_changes():
         return compile_documents((record,))
 
     def judge() -> tuple[Status, str]:
-        [result] = Engine(compiler.made["quarantined"].programs).evaluate(POD).results
+        [result] = Engine(compiler.compiled["quarantined"].programs).evaluate(POD).results
         return result.status, result.message
 
     async def prepare(mark: str) -> None:
@@ -229,7 +229,7 @@ def test_a_quarantined_policy_answers_with_an_error_until_it_changes():
     compiler = PolicyCompiler(NoTrials())
     asyncio.run(prepare("1"))
     assert judge()[0] is Status.PASS
-    [program] = compiler.made["quarantined"].programs
+    [program] = compiler.compiled["quarantined"].programs
     child = os.fork()
     if child == 0:
         faulthandler.disable()
@@ -239,7 +239,7 @@ def test_a_quarantined_policy_answers_with_an_error_until_it_changes():
     assert EVALUATIONS.settle(child, os.waitstatus_to_exitcode(status), b"")
     # Everyone who has compiled it before takes notice.
     asyncio.run(prepare("1"))
-    assert compiler.made["quarantined"].reason == QUARANTINED
+    assert compiler.compiled["quarantined"].reason == QUARANTINED
     assert judge() == (Status.ERROR, QUARANTINED)
     # Names of kinds have changed, which each process counts by itself.
     asyncio.run(prepare("1;1"))

@@ -223,7 +223,7 @@ def test_others_do_not_wait_for_slow_requests(tmp_path: Path) -> None:
             assert not service.ask(quick)["allowed"]
             answered += 1
         assert len(answers) == 3
-        assert "could not be judged" in str(answers[0])
+        assert "could not be evaluated" in str(answers[0])
     # Where they wait, they are answered between the slow ones.
     assert answered >= 8
 

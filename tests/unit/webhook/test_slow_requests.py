@@ -149,7 +149,7 @@ def test_one_namespace_leaves_room_for_others(tmp_path: Path) -> None:
 def test_a_line_ends_where_nobody_would_be_heard_in_time(tmp_path: Path) -> None:
     ended = ask_many(tmp_path, ["red"] * 21)
     assert ended.count("red") == 20
-    assert ended[0] == "too many requests at once that take long to judge"
+    assert ended[0] == "too many requests at once that take long to evaluate"
     assert "the rules took too long" in ask_many(tmp_path, ["red"] * 6, seconds=0.3)
 
 

@@ -113,8 +113,12 @@ class NotedQuestions:
     def __init__(self) -> None:
         self.deadline = 0.0
 
-    def take_asked(self) -> bool:
+    @property
+    def was_used(self) -> bool:
         return True
+
+    @was_used.setter
+    def was_used(self, value: bool) -> None: ...
 
     def begin_request(self, request: Request, deadline: float) -> None:
         self.deadline = deadline

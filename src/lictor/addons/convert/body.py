@@ -30,7 +30,7 @@ from lictor.core.model.policy import ForEachValidate, Validate
 from lictor.core.raw import Json
 
 _NO_EQUIVALENT = {
-    "pod_security": "podSecurity: a Pod Security Standard is more than expressions can tell",
+    "pod_security": "podSecurity: a Pod Security Standard cannot be expressed in CEL",
     "manifests": "manifests: signatures of manifests cannot be verified in CEL",
     "assert_": "assert: assertion trees have no equivalent",
 }
@@ -57,7 +57,7 @@ def translate_fails(validate: Validate, scope: ExpressionScope) -> Test:
         return _fail_all([_whole(each, scope) for each in _list(validate.any_pattern)])
     if validate.foreach:
         return any_of(_translate_loop(loop, scope, 0) for loop in validate.foreach)
-    raise CompileError("a rule that asks for nothing")
+    raise CompileError("a rule without requirements")
 
 
 def _list(patterns: Json) -> list[Json]:
@@ -67,7 +67,7 @@ def _list(patterns: Json) -> list[Json]:
 
 
 def _fail_all(verdicts: list[PatternOutcome]) -> Test:
-    """None fits, and not all say nothing."""
+    """None matches, and not all are skipped."""
     if all(verdict.skips == FALSE for verdict in verdicts):
         return all_of(verdict.fails for verdict in verdicts)
     none_fits = all_of(negate(verdict.fits) for verdict in verdicts)

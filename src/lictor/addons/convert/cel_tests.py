@@ -102,7 +102,7 @@ def _join(parts: tuple[Test, ...], *, every: bool) -> Test:
         if part == neutral or part in kept:
             continue
         if part == settled:
-            # What was asked before it may still fail; what comes after is never reached.
+            # Earlier tests may still fail; later ones are never reached.
             return settled if not any(p.risky for p in kept) else _line(kept, settled, every=every)
         rest = parts[index + 1 :]
         if part.risky and any(other != neutral for other in rest):

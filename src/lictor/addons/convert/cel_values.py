@@ -18,7 +18,7 @@ class ValueShape(msgspec.Struct, frozen=True):
     """
 
     forms: tuple[Form, ...] = ()
-    # What is known where there are no forms: a type that a function gives, say.
+    # The known type without a form, such as that of a function's result.
     declared: str = ""
 
     @property
@@ -194,7 +194,7 @@ _MOVED = ("spec", "metadata")
 class ResourceRoot(msgspec.Struct, frozen=True):
     """The root of paths in CEL."""
 
-    # `object` or `oldObject`; EITHER is whichever is there.
+    # `object` or `oldObject`; EITHER is the one that exists.
     root: str = "object"
     shape: ValueShape = ANYTHING
     # Where the Pod is inside of the object; None where the rule is not about Pods at all.

@@ -41,13 +41,13 @@ lictor convert policy.yaml --to ValidatingAdmissionPolicy"""
 def convert(
     *, arguments: tuple[str, ...], target: str, resource: tuple[str, ...], output: str, form: str
 ) -> int:
-    """Turn classic policies into CEL policies, where they have an equivalent.
+    """Convert classic policies to CEL policies, if they have an equivalent.
 
-    The new policies are printed or written; what was found when both forms judged the same
-    requests, made from the policy and from the resources given, goes to standard error.
+    Prints or writes the new policies. Both forms are compared with requests generated from the
+    policy and from the given resources; the result is printed to standard error.
 
-    Exits with 0 where all policies were converted without a difference, with 1 where one was
-    refused or judges differently, and with 2 on a wrong call.
+    Exits with 0 if all policies were converted without a difference, with 1 if one was refused
+    or gives other results, and with 2 on a usage error.
     """
     loaded = load_convertible(arguments)
     given = list(load_resource_files(resource))

@@ -82,7 +82,7 @@ _OWN_LABELS = ("generate.kyverno.io/", "app.kubernetes.io/managed-by")
 
 
 class ComparedVerdict(msgspec.Struct, frozen=True):
-    """What one form of a policy says of a request, as far as both forms must agree."""
+    """The verdict of one form of a policy for a request, as far as both forms must agree."""
 
     refuses: bool
     # Whether the request may go on though something was refused.
@@ -92,7 +92,7 @@ class ComparedVerdict(msgspec.Struct, frozen=True):
 
 
 class FormDifference(msgspec.Struct, frozen=True):
-    """A request of which two forms say different things."""
+    """A request for which two forms have different verdicts."""
 
     request: Request
     before: ComparedVerdict
@@ -115,12 +115,12 @@ def compare_forms(before: Evaluate, after: Evaluate, requests: Iterable[Request]
     differences = []
     for request in requests:
         old, new = before(request), after(request)
-        said, says = summarize_verdict(old), summarize_verdict(new)
+        verdicts = summarize_verdict(old), summarize_verdict(new)
         judged += 1
-        refused += said.refuses
-        if said != says:
+        refused += verdicts[0].refuses
+        if verdicts[0] != verdicts[1]:
             words = (tuple(_words(old)), tuple(_words(new)))
-            differences.append(FormDifference(request, said, says, *words))
+            differences.append(FormDifference(request, *verdicts, *words))
     return FormComparison(judged, refused, tuple(differences))
 
 
@@ -221,10 +221,10 @@ def render_comparison(policy: str, comparison: FormComparison, notes: Sequence[s
     """The messages about one converted policy."""
     lines = [f"{policy}: note: {note}" for note in notes]
     count = len(comparison.differences)
-    judged = f"{comparison.judged} requests judged by both forms, {comparison.refused} refused"
+    judged = f"{comparison.judged} requests evaluated by both forms, {comparison.refused} refused"
     if not count:
         return [*lines, f"{policy}: converted; {judged}; no difference"]
-    lines.append(f"{policy}: converted; {judged}; {count} judged differently")
+    lines.append(f"{policy}: converted; {judged}; {count} evaluated differently")
     for difference in comparison.differences[:_MOST_SHOWN]:
         lines += _describe(difference)
     if count > _MOST_SHOWN:
@@ -241,19 +241,19 @@ def _describe(difference: FormDifference) -> Iterator[str]:
     request = difference.request
     subresource = f"/{request.subresource}" if request.subresource else ""
     yield f"  {request.operation} {name_resource(request.resource)}{subresource}"
-    yield f"    classic: {_tell(difference.before)}"
+    yield f"    classic: {_format_verdict(difference.before)}"
     yield from (f"      {words}" for words in difference.words_before)
-    yield f"    new:     {_tell(difference.after)}"
+    yield f"    new:     {_format_verdict(difference.after)}"
     yield from (f"      {words}" for words in difference.words_after)
     yield f"    resource: {orjson.dumps(request.resource).decode()}"
 
 
-def _tell(said: ComparedVerdict) -> str:
-    told = ["refused" if said.refuses else "not refused"]
-    if said.refuses:
-        told.append("let pass" if said.allows else "blocked")
-    if said.changed is not None:
-        told.append(f"changed to {orjson.dumps(said.changed).decode()}")
-    if said.made:
-        told.append(f"{len(said.made)} objects made")
-    return ", ".join(told)
+def _format_verdict(outcome: ComparedVerdict) -> str:
+    parts = ["refused" if outcome.refuses else "not refused"]
+    if outcome.refuses:
+        parts.append("let pass" if outcome.allows else "blocked")
+    if outcome.changed is not None:
+        parts.append(f"changed to {orjson.dumps(outcome.changed).decode()}")
+    if outcome.made:
+        parts.append(f"{len(outcome.made)} objects made")
+    return ", ".join(parts)

@@ -49,7 +49,7 @@ _ORDERS = {
     "lessthan": "<",
     "lessthanorequals": "<=",
 }
-# How a count is compared, and with what, where that only asks whether there is anything.
+# The comparisons of a count that only test whether it is zero.
 _FULL = {(">", 0), (">=", 1), ("!=", 0)}
 _EMPTY = {("==", 0), ("<", 1), ("<=", 0)}
 
@@ -106,7 +106,7 @@ def translate_operator(name: str, key: Value, value: Value, scope: ExpressionSco
     def ask(one: Value) -> Test:
         return test_each(value, lambda other: _translate_pair(name, one, other, scope))
 
-    # Some element passes only where there are elements: nobody needs to ask for that before.
+    # Some element passes only if there are elements: no separate test is needed.
     asks_twice = name.lower().startswith("any") and isinstance(key, Either) and _is_full(key)
     if asks_twice and isinstance(key, Either) and ask(settle(key.other)) == FALSE:
         return ask(key.then)

@@ -29,7 +29,9 @@ def _translate(entry: ContextEntry, scope: ExpressionScope) -> Value:
     if entry.variable is not None:
         return _translate_variable(entry.variable, scope)
     if not scope.kyverno:
-        raise CompileError(f"the context entry {entry.name}: the API server asks nobody else")
+        raise CompileError(
+            f"the context entry {entry.name}: the API server makes no external calls"
+        )
     if entry.config_map is not None:
         return _foreign(_get_config_map(entry.config_map, scope), entry.name, scope)
     if entry.api_call is not None:

@@ -41,7 +41,7 @@ _DOES = {
 def convert_policy(
     policy: Policy, target: ConversionTarget, names: ResourceNames, groups: Iterable[str] = ()
 ) -> Conversion:
-    """Convert a policy, in its shortest form; CompileError says what in it has no equivalent."""
+    """Convert a policy to its shortest form; raises CompileError if it has no equivalent."""
     return list_conversions(policy, target, names, groups)[0]
 
 

@@ -80,7 +80,7 @@ class RuleTrigger(msgspec.Struct, frozen=True):
 def find_trigger(
     rule: Rule, pod: tuple[str, ...] | None, hoisted: PolicyVariables, context: ConversionContext
 ) -> RuleTrigger:
-    """The trigger of a rule; CompileError says what has no equivalent."""
+    """The trigger of a rule; raises CompileError if it has no equivalent."""
     selection = select(rule, context.names, context.groups)
     kinds = [(kind.api_version, kind.kind) for kind in selection.kinds]
     subject = ResourceRoot(shape=find_shape(kinds), pod=pod, inline=True)

@@ -32,7 +32,7 @@ _CONTAINERS = frozenset(("containers", "initContainers", "ephemeralContainers"))
 
 
 def is_images(node: Node) -> bool:
-    """Tell whether a node is the variable."""
+    """Whether a node is the variable."""
     return node.kind is NodeKind.FIELD and node.value == "images"
 
 

@@ -109,7 +109,7 @@ def _data(generate: Generate, scope: ExpressionScope) -> str:
     metadata = data.get("metadata")
     metadata = dict(metadata) if isinstance(metadata, dict) else {}
     metadata = {**metadata, "name": generate.name}
-    # The namespace is told beside the object.
+    # The namespace is passed separately.
     metadata.pop("namespace", None)
     identity = {"apiVersion": generate.api_version, "kind": generate.kind}
     return write_json({**identity, "metadata": metadata, **_without(data)}, scope)

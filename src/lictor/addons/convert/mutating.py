@@ -83,7 +83,7 @@ def _convert_rule(
         raise CompileError("targets: objects that are there already")
     if mutate.foreach:
         raise CompileError("foreach in mutate has no equivalent")
-    # The subject here is the whole object: patches go where they say.
+    # The subject here is the whole object: patches contain their paths.
     trigger = find_trigger(rule, pod, PolicyVariables(inline=True), context)
     gate, mutations = _translate(mutate, trigger)
     return _MutationPart(rule.name, pod, trigger, gate, tuple(mutations))
@@ -177,7 +177,7 @@ def _write(policy: Policy, group: list[_MutationPart], name: str) -> JsonObject:
     if not policy.spec.background:
         spec["evaluation"] = {"background": {"enabled": False}}
     if [kind.path for kind in kinds] == ["pods"]:
-        # There are policies of their own for controllers, where the classic policy has such rules.
+        # Separate policies cover controllers, where the classic policy has such rules.
         spec["autogen"] = {"podControllers": {"controllers": []}}
     spec["mutations"] = [_fold(mutation) for mutation in mutations]
     prefix = "Namespaced" if policy.kind == "Policy" else ""
@@ -212,7 +212,7 @@ def _gated(mutation: JsonObject, gate: Test) -> JsonObject:
     return {**mutation, field: {"expression": text}}
 
 
-# --- which rules become one policy, and what does each ask by itself?
+# --- which rules become one policy, and the conditions of each
 
 _VARIABLE = re.compile(r"\bvariables\.(\w+)")
 _PATCHES = "jsonPatch"
@@ -244,7 +244,7 @@ def _agree(one: _MutationPart, other: _MutationPart) -> bool:
 
 
 def _merge_parts(parts: list[_MutationPart]) -> list[list[_MutationPart]]:
-    """As few groups as possible: each mutation asks by itself what not all of its group ask."""
+    """As few groups as possible: each mutation tests what not all of its group share."""
     families: list[list[_MutationPart]] = []
     for part in _share_all(parts):
         fitting = next((each for each in families if _can_join(each, part)), None)
@@ -293,7 +293,7 @@ def _list_own(part: _MutationPart, shared: tuple[tuple[str, str], ...]) -> list[
     return [Atom(f"({text})") for name, text in conditions if (name, text) not in shared]
 
 
-# --- one patch for Pods wherever they are
+# --- one patch for Pods at any path
 
 
 def _share_all(parts: list[_MutationPart]) -> list[_MutationPart]:

@@ -121,7 +121,7 @@ class _Reader(msgspec.Struct, frozen=True):
         elif isinstance(pattern, str) and has_variables(pattern):
             fits = self.fill(pattern, there)
         else:
-            # Scalars are compared as texts, whatever they are.
+            # Scalars of any type are compared as texts.
             shape = TEXT if target.type == "string" else target.shape
             fits = translate_scalar(print_scalar(pattern), CelValue(target.text, shape))
         return all_of((target.present, fits))

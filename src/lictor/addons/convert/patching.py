@@ -61,7 +61,7 @@ def write_leaf(value: Json, scope: ExpressionScope) -> str:
     return as_cel_value(found).text
 
 
-# What the merge table says of a place: how a map's fields are merged, or a list's elements.
+# The merge table's entry for a field: how a map's fields or a list's elements are merged.
 Merging = MergeShape | MergedList | None
 
 
@@ -69,7 +69,7 @@ Merging = MergeShape | MergedList | None
 
 
 def can_merge(node: PatchFields, target: CelValue) -> bool:
-    """Tell whether a merge of maps says it all: lists have an order that it would not keep."""
+    """Whether a merge of maps is exact: it would not keep the order of lists."""
     for form in target.shape.forms:
         if form.map is not None and form.map.is_atomic:
             return False

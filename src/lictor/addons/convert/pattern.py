@@ -1,4 +1,4 @@
-"""Maps and lists of a pattern as tests in CEL: when does it fail, and when does it say nothing?
+"""Converts maps and lists of a pattern to CEL tests: when it fails, and when it is skipped.
 
 The rules are those of `core.lang.pattern.tree`, which says why: anchors precede plain keys, what
 holds anchors comes before what does not, and a condition that is not met excuses what follows it.
@@ -44,11 +44,11 @@ _EARLY = (Modifier.CONDITION, Modifier.EQUALITY, Modifier.NEGATION, Modifier.EXI
 
 
 class PatternOutcome(msgspec.Struct, frozen=True):
-    """When a part of a pattern fails, and when it says nothing; never both."""
+    """When a part of a pattern fails, and when it is skipped; never both."""
 
     fails: Test = FALSE
     skips: Test = FALSE
-    # Whether what it says nothing of is nothing to those around it either.
+    # Whether a skip also skips the enclosing parts.
     hard: bool = False
 
     @property
@@ -94,7 +94,7 @@ def spot_of(target: CelValue, *, is_metadata: bool = False, is_tags: bool = Fals
 def translate_pattern(
     pattern: Json, subject: ResourceRoot, fill: FillIn, names: LoopNames
 ) -> PatternOutcome:
-    """What a pattern says of the whole resource."""
+    """The outcome of a pattern for the whole resource."""
     check_shape(pattern)
     pattern = resolve_references(pattern)
     pod = subject.pod or ()
@@ -110,7 +110,7 @@ def translate_pattern(
 def translate_element(
     pattern: Json, target: CelValue, fill: FillIn, names: LoopNames
 ) -> PatternOutcome:
-    """What a pattern says of one element of a list."""
+    """The outcome of a pattern for one element of a list."""
     check_shape(pattern)
     return _Translator(fill).node(resolve_references(pattern), spot_of(target), target, names)
 
@@ -153,7 +153,7 @@ class _Translator(msgspec.Struct, frozen=True):
         key = strip_anchor(raw)
         modifier = anchor.modifier if anchor is not None else None
         if modifier is Modifier.ADDITION:
-            raise CompileError(f"{raw!r} says nothing in a pattern")
+            raise CompileError(f"{raw!r} has no meaning in a pattern")
         if spot.is_tags and has_wildcard(key):
             return _Entry(modifier, value, self._any_key(modifier, key, value, spot, names))
         target = spot.child(key)
@@ -251,7 +251,7 @@ def _order(entries: list[_Entry]) -> list[_Entry]:
 
 
 def _in_line(verdicts: list[PatternOutcome]) -> PatternOutcome:
-    """The first that fails or says nothing decides."""
+    """The first that fails or is skipped decides."""
     fails: Test = FALSE
     skips: Test = FALSE
     hard: bool | None = None

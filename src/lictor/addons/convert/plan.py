@@ -57,7 +57,7 @@ def translate_message(
     try:
         operand = as_cel_value(translate_text(text, scope))
     except CompileError as error:
-        return {"message": plain}, (f"the message is told without its variables: {error.message}",)
+        return {"message": plain}, (f"the message is shown without its variables: {error.message}",)
     return {"message": plain, "messageExpression": _as_text(operand)}, ()
 
 
@@ -120,9 +120,9 @@ def plan_validate(
     *,
     shared: bool = False,
 ) -> RulePlan:
-    """A validate rule; CompileError says what has no equivalent.
+    """A validate rule; raises CompileError if it has no equivalent.
 
-    `shared`: its expressions name the Pod by variables, wherever it is in the object.
+    `shared`: its expressions refer to the Pod by variables, at any path of the object.
     """
     validate = rule.validate
     if validate is None:
@@ -274,7 +274,7 @@ class _Planner(msgspec.Struct, frozen=True):
         return TRUE
 
     def _was_bad(self) -> Test:
-        # Kyverno judges the old object as if it were created now, by nobody it knows.
+        # Kyverno evaluates the old object as if it were created now, without a known caller.
         old = replace(self._base, root="oldObject", operation="CREATE")
         before = all_of((self._old_matches(), self._fails(old)))
         return all_of((compare("oldObject", "!=", "null"), before))
@@ -285,9 +285,9 @@ class _Planner(msgspec.Struct, frozen=True):
     def _compare_objects(
         self, operations: tuple[str, ...], subject: ResourceRoot
     ) -> tuple[Test, Test, Test] | None:
-        """The new object is right, the old one was, and the old one matches; told in one go.
+        """The new object passes, the old one did, and the old one matches; in one expression.
 
-        None where both are not asked the same.
+        None if the tests differ.
         """
         each = replace(self._base, root=EACH)
         asked = self._for_each(operations, each, self._fails)

@@ -58,7 +58,7 @@ _ORDER = {
 
 
 def translate_query(text: str, scope: ExpressionScope, current: Value | None = None) -> Value:
-    """The value of an expression; CompileError says what has no equivalent.
+    """The value of an expression; raises CompileError if it has no equivalent.
 
     Where the scope is strict, a path to nothing is an error, as it is to Kyverno in most places.
     `current` is what the expression looks at, where that is not the variables of the rule.

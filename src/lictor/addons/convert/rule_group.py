@@ -1,4 +1,4 @@
-"""Rules that become one CEL policy: which can, and what does each then ask by itself?"""
+"""Groups rules into one CEL policy, with separate conditions where they differ."""
 
 import re
 from collections.abc import Iterable
@@ -72,7 +72,7 @@ def merge_alike(one: RuleGroup, other: RuleGroup) -> RuleGroup:
 
 
 def merge_groups(groups: list[RuleGroup]) -> list[RuleGroup]:
-    """As few groups as possible: each rule asks by itself what not all of its group ask."""
+    """As few groups as possible: each rule tests what not all of its group share."""
     families: list[list[RuleGroup]] = []
     for group in _unite_kinds(groups):
         fitting = next((each for each in families if all(_can_join(m, group) for m in each)), None)
@@ -84,7 +84,7 @@ def merge_groups(groups: list[RuleGroup]) -> list[RuleGroup]:
 
 
 def _unite_kinds(groups: list[RuleGroup]) -> list[RuleGroup]:
-    """Groups that ask the same of different kinds are one."""
+    """Groups with the same tests for different kinds become one."""
     united: dict[str, RuleGroup] = {}
     for group in groups:
         key = str(replace(group, rules=(), kinds=(), pod=None))
@@ -109,7 +109,7 @@ def _can_join(one: RuleGroup, other: RuleGroup) -> bool:
 
 
 def are_told_apart(some: tuple[ResolvedKind, ...], others: tuple[ResolvedKind, ...]) -> bool:
-    """Whether the name of a kind says which of them is meant."""
+    """Whether the name of a kind identifies it."""
     if any("*" in kind.kind for kind in (*some, *others)):
         return some == others
     both = {kind.kind for kind in some} & {kind.kind for kind in others}
@@ -140,9 +140,9 @@ def _merge_family(family: list[RuleGroup]) -> RuleGroup:
 
 def _guard_all(group: RuleGroup, whole: RuleGroup) -> Iterable[JsonObject]:
     own = [test for name, test in group.conditions if (name, test) not in whole.conditions]
-    asked = all_of((*_list_guards(group, whole), *own))
+    condition = all_of((*_list_guards(group, whole), *own))
     for validation in group.validations:
-        expression = guard_text(asked, str(validation["expression"]))
+        expression = guard_text(condition, str(validation["expression"]))
         yield {**validation, "expression": expression}
 
 
@@ -166,17 +166,17 @@ def is_one_of(text: str, names: Iterable[str]) -> Test:
     return Atom(f"{text} in {literal(known)}")
 
 
-def guard_text(asked: Test, expression: str) -> str:
-    """An expression that holds wherever the test does not."""
-    if asked == TRUE:
+def guard_text(condition: Test, expression: str) -> str:
+    """An expression that holds if the test does not."""
+    if condition == TRUE:
         return expression
     if expression == "false":
-        return render(simplify(negate(asked)))
-    if asked.risky:
+        return render(simplify(negate(condition)))
+    if condition.risky:
         # `||` would forget that the test could not be evaluated.
-        return f"({render(asked)}) ? ({expression}) : true"
+        return f"({render(condition)}) ? ({expression}) : true"
     otherwise = f"({expression})" if _holds_choice(expression) else expression
-    unasked = simplify(negate(asked))
+    unasked = simplify(negate(condition))
     return f"{render(unasked)} || {otherwise}"
 
 

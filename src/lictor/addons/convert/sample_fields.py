@@ -186,7 +186,7 @@ def list_paths(text: str, bound: dict[str, Path]) -> tuple[list[Path], list[Path
 def _walk(
     node: Node, current: list[Path | None], bound: dict[str, Path], found: list[Path]
 ) -> list[Path | None]:
-    """Where the value of a node lies; None is the root, and a path that leads nowhere is ()."""
+    """The path of a node's value; None is the root, and () a path that does not exist."""
     if node.kind is NodeKind.FIELD:
         return [_step(at, node.value, bound) for at in current]
     if node.kind in (NodeKind.SUBEXPRESSION, NodeKind.INDEX_EXPRESSION, NodeKind.PIPE):

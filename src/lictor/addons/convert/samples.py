@@ -1,4 +1,4 @@
-"""Resources made from a policy, with which two forms of it can be told apart if they differ."""
+"""Generates resources from a policy, to find differences between two forms of it."""
 
 import random
 import re
@@ -45,7 +45,7 @@ def make_requests(policy: Policy, names: ResourceNames, groups: Iterable[str]) -
         objects += _Maker(kind, points, chance).objects()
     unique = {msgspec.json.encode(each): each for each in objects}
     made = list(unique.values())
-    # In a cluster somebody always asks; where that counts, somebody does here, too.
+    # In a cluster there is always a caller; where that matters, there is one here, too.
     caller = Caller("system:serviceaccount:default:sample") if _asks_who(policy) else None
     return [
         *(Request.of(each, caller=caller) for each in made),
@@ -314,7 +314,7 @@ def _put_into_list(target: Json, rest: Path, value: Json, shape: ValueShape) -> 
 
 
 def _make_element(shape: ValueShape) -> JsonObject:
-    """An element with the names that an API server asks for."""
+    """An element with the names that an API server requires."""
     keys = {key for form in shape.forms if form.list is not None for key in form.list.keys}
     made: JsonObject = {
         key: "c" for key in sorted(keys) if shape.element.step(key).type == "string"

@@ -37,7 +37,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def accepts_absence(pattern: Json) -> bool:
-    """Tell whether the pattern is content with a value that is not there."""
+    """Whether the pattern accepts a missing value."""
     return compile_scalar(pattern)(None)
 
 
@@ -47,7 +47,7 @@ def translate_scalar(pattern: Json, target: CelValue) -> Test:
         element = CelValue("value", target.shape.element)
         return for_all(target.text, "value", translate_scalar(pattern, element))
     if target.type == "map":
-        # Neither texts nor numbers are ever maps; only "there" can be said of one.
+        # Neither texts nor numbers are maps; only existence can be tested for one.
         return FALSE
     if pattern is None:
         return _translate_nothing(target)

@@ -201,7 +201,7 @@ def _namespace_selector(
     if any(selector != first for selector in selectors) or first is None:
         raise CompileError("filters with different namespaceSelectors")
     if any(kind.kind in ("Namespace", "*") or kind.namespaced is False for kind in kinds):
-        raise CompileError("a namespaceSelector for kinds that lie in no namespace")
+        raise CompileError("a namespaceSelector for cluster-scoped kinds")
     texts = (*first.match_labels, *first.match_labels.values())
     if any(has_wildcard(text) for text in texts):
         raise CompileError("wildcards in a namespaceSelector have no equivalent")
@@ -210,7 +210,7 @@ def _namespace_selector(
 
 
 def translate_match(rule: Rule, kinds: Iterable[ResolvedKind], subject: ResourceRoot) -> Test:
-    """What is left to be asked of a request of the right kind."""
+    """The remaining test for a request of the right kind."""
     wanted = _Filters(subject, frozenset(kind.kind for kind in kinds))
     unwanted = FALSE if rule.exclude is None else wanted.excluded(rule.exclude)
     return all_of((wanted.matched(rule.match), negate(unwanted)))
@@ -345,7 +345,7 @@ class _Filters(msgspec.Struct, frozen=True):
             listed = "request.userInfo.?groups.orValue([])"
             tests.append(for_some(listed, "group", _match_any(groups, "group")))
         asked = all_of((known, any_of(tests)))
-        # Who asks is not known when resources are scanned; such rules then concern everyone.
+        # The caller is unknown when resources are scanned; such rules then match everything.
         return any_of((negate(known), asked)) if forgiving else asked
 
 

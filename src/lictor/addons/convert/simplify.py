@@ -1,4 +1,4 @@
-"""The shortest plain form of a test: nothing asked twice, optional chains, one loop for lists."""
+"""The shortest plain form of a test: no duplicates, optional chains, one loop for lists."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -34,11 +34,11 @@ def simplify(test: Test) -> Test:
     return _shorten(_prune(test, {}))
 
 
-# --- what is known already is not asked again
+# --- known facts are not tested again
 
 
 def _prune(test: Test, known: dict[str, bool]) -> Test:
-    """What is known is told by its text: a test and its double negation are the same."""
+    """Known facts are identified by text: a test and its double negation are the same."""
     if isinstance(test, ConditionalTest):
         then, other = (_prune(part, known) for part in (test.then, test.other))
         return replace(test, then=then, other=other)
@@ -61,7 +61,7 @@ def _prune_joined(test: JoinedTests, known: dict[str, bool]) -> Test:
         pruned = _prune(part, now)
         kept.append(pruned)
         for each in _flat(pruned, every=test.every):
-            # What comes next is only asked where this held (`&&`), or did not (`||`).
+            # The next one is evaluated only if this held (`&&`), or did not (`||`).
             now[render(each)] = test.every
             now[render(negate(each))] = not test.every
     join = all_of if test.every else any_of
@@ -145,9 +145,9 @@ def _use_chains(parts: list[Test], *, every: bool) -> list[Test]:
             continue
         at += len(guards)
         rest = parts[at:]
-        asked = _ask_with_default(guards, rest, every=every)
-        if asked is not None:
-            made.append(asked)
+        tested = _ask_with_default(guards, rest, every=every)
+        if tested is not None:
+            made.append(tested)
             at += 1
         elif len(guards) > 1:
             present = Atom(f"{_chain(guards)}.hasValue()", f"!{_chain(guards)}.hasValue()")
@@ -181,21 +181,21 @@ def _ask_with_default(guards: list[_Guard], rest: list[Test], *, every: bool) ->
         return None
     if len(guards) == 1 and any(_count(path, render(later)) for later in rest[1:]):
         return None
-    asked = rest[0]
-    if isinstance(asked, LoopTest):
+    tested = rest[0]
+    if isinstance(tested, LoopTest):
         # An empty list has no element that is right, and none that is wrong.
-        if asked.every is every or asked.source != path:
+        if tested.every is every or tested.source != path:
             return None
-        return replace(asked, source=f"{_chain(guards)}.orValue([])")
-    if not isinstance(asked, Atom) or asked.risky:
+        return replace(tested, source=f"{_chain(guards)}.orValue([])")
+    if not isinstance(tested, Atom) or tested.risky:
         return None
     # Where it is missing, `&&` must not hold, and `||` must.
-    default = find_default(asked.text, path, holds=not every)
+    default = find_default(tested.text, path, holds=not every)
     if default is None:
         return None
     value = f"{_chain(guards)}.orValue({default})"
-    made = _mention(path).sub(lambda _: value, asked.text)
-    is_longer = len(made) > len(f"{asked.text} && {'' if every else '!'}has({path})")
+    made = _mention(path).sub(lambda _: value, tested.text)
+    is_longer = len(made) > len(f"{tested.text} && {'' if every else '!'}has({path})")
     return Atom(made) if len(guards) > 1 or not is_longer else None
 
 
@@ -298,7 +298,7 @@ def find_default(test: str, path: str, *, holds: bool) -> str | None:
     """A literal for what stands at the path, so that the test holds or not; None if unknown."""
     escaped = re.escape(path)
     for pattern, find in _FORMS:
-        # re: bounded - a test of our own CEL, tried by the author of the policy
+        # re: bounded - a generated CEL test, run by the author of the policy
         found = re.fullmatch(pattern.replace("PATH", escaped), test, re.DOTALL)
         if found is not None:
             return find(found, holds)

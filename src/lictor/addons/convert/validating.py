@@ -222,7 +222,7 @@ def _group_rules(context: ConversionContext) -> tuple[list[RuleGroup], tuple[str
     notes = [f"rule {plan.rule}: {note}" for plan in plans for note in plan.notes]
     guesses = {kind.kind: kind for plan in plans for kind in plan.kinds if kind.guessed}
     notes += [
-        f"nobody told the resource name of {kind.kind}: {kind.resource} is the usual plural"
+        f"the resource name of {kind.kind} is unknown: {kind.resource} is the usual plural"
         for kind in guesses.values()
     ]
     return groups, tuple(dict.fromkeys(notes))
@@ -279,7 +279,7 @@ def _plan_family(
 def _plan_as_one(
     family: list[RuleInPod], hoisted: PolicyVariables, context: ConversionContext
 ) -> RulePlan | None:
-    """One rule for Pods and all that makes Pods; None where it would not say the same of all."""
+    """One rule for Pods and all pod controllers; None if it would differ between them."""
     try:
         plans = [plan_validate(rule, pod, hoisted, context, shared=True) for rule, pod in family]
     except CompileError:

@@ -146,7 +146,7 @@ def pick(value: Value, change: Callable[[Value], Value]) -> Value:
 
 
 def test_each(value: Value, ask: Callable[[Value], Test]) -> Test:
-    """Ask of a value, or of both that it may be."""
+    """Test a value, or both that it may be."""
     value = settle(value)
     if isinstance(value, Either):
         return choose(value.condition, test_each(value.then, ask), test_each(value.other, ask))

@@ -113,7 +113,7 @@ class PolicyVariables:
         self._inline = inline
 
     def add(self, name: str, expression: str) -> str:
-        """Declare a variable, or find the one that says the same; gives how to refer to it."""
+        """Declare a variable, or find an equal one; returns the reference."""
         if self._inline:
             return f"({expression})"
         for known, text in self.expressions.items():

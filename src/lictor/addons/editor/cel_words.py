@@ -1,15 +1,16 @@
 """What may stand at a place in a CEL expression: variables, fields, functions."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lictor.addons.editor.word_help import WordHelp, WordKind, list_patch_fields, load_words
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.facts.schemas import Form
 from lictor.core.lang.cel.expression import compile_expression
 from lictor.core.lang.cel.inspection import inspect_expression
-from lictor.core.lang.cel.rewriting import CelToken, read_tokens
-from lictor.core.lang.cel.types import CelType, Overload
+from lictor.core.lang.cel.lexer import CelToken, read_tokens
+from lictor.core.lang.cel.program import NamedOverload
+from lictor.core.lang.cel.types import CelType
 from lictor.lint.cel_expressions import ExpressionContext
 
 _LAST_WORD = re.compile(r"(?<!\w)\w*$")
@@ -77,7 +78,7 @@ def _read_chain(tokens: list[CelToken]) -> str:
         token = tokens[start - 1]
         if token.text in _CLOSERS:
             start = _find_open(tokens, start - 1)
-            # Before a bracket: what is called or indexed; a list or map of its own otherwise.
+            # Before a bracket: what is called or indexed; otherwise a list or map literal.
             if start > 0 and tokens[start - 1].kind == "name":
                 continue
         elif token.kind in ("name", "string", "number"):
@@ -166,7 +167,7 @@ def _list_variables(text: str, context: ExpressionContext) -> Iterator[WordHelp]
 def _list_declared(context: ExpressionContext) -> Iterator[WordHelp]:
     for name in sorted(context.names):
         declared = context.variables.declared.get(name)
-        detail = str(declared.slot[0]) if declared else "does not compile"
+        detail = str(declared.kind) if declared else "does not compile"
         form = next((forms.get(f"variables.{name}") for forms in context.forms), None)
         example = declared.text if declared else ""
         yield WordHelp(
@@ -221,18 +222,21 @@ def _list_functions(context: ExpressionContext) -> Iterator[WordHelp]:
             yield WordHelp(
                 name, function.signature, function.note, function.example, WordKind.FUNCTION
             )
-    yield from _list_library(each for each in context.environment.overloads if not each.is_member)
+    yield from _list_library(
+        each for each in context.environment.list_overloads() if not each.is_member
+    )
 
 
 def _has_library(name: str, context: ExpressionContext) -> bool:
     """Kubernetes' environment has fewer of CEL's own libraries."""
-    library = {"base64": "encoders", "math": "math"}.get(name.partition(".")[0])
-    if name == "cel.bind":
-        return "cel" not in context.environment.forbidden
-    return library is None or library in context.environment.extensions
+    library = name.partition(".")[0]
+    if library not in ("base64", "cel", "math"):
+        return True
+    macros = {key[0] for key in context.environment.macros}
+    return name in context.environment.functions or name.rpartition(".")[2] in macros
 
 
-def _list_library(overloads: Iterator[Overload]) -> Iterator[WordHelp]:
+def _list_library(overloads: Iterable[NamedOverload]) -> Iterator[WordHelp]:
     told = set()
     for each in overloads:
         key = f".{each.name}" if each.is_member else each.name
@@ -242,9 +246,9 @@ def _list_library(overloads: Iterator[Overload]) -> Iterator[WordHelp]:
             yield WordHelp(each.name, _write_signature(each), note, kind=WordKind.FUNCTION)
 
 
-def _write_signature(overload: Overload) -> str:
-    given = overload.parameters[1:] if overload.is_member else overload.parameters
-    head = f"{_short(overload.parameters[0])}." if overload.is_member else ""
+def _write_signature(overload: NamedOverload) -> str:
+    given = overload.params[1:] if overload.is_member else overload.params
+    head = f"{_short(overload.params[0])}." if overload.is_member else ""
     return f"{head}{overload.name}({', '.join(map(_short, given))}) -> {_short(overload.result)}"
 
 
@@ -272,8 +276,8 @@ def _list_members(receiver: str, context: ExpressionContext) -> Iterator[WordHel
     told = load_words().members
     yield from _list_library(
         each
-        for each in context.environment.overloads
-        if each.is_member and each.name not in told and each.parameters[0].name in kinds
+        for each in context.environment.list_overloads()
+        if each.is_member and each.name not in told and each.params[0].name in kinds
     )
 
 
@@ -296,6 +300,6 @@ def _name_kind(form: Form) -> str:
     if form.list is not None:
         return "list"
     if form.map is not None:
-        # Objects with fields of their own are no maps to people, though CEL takes them for such.
+        # Objects with declared fields are not shown as maps, though CEL treats them so.
         return "object" if form.map.fields else "map"
     return form.scalar

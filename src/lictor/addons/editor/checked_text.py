@@ -58,7 +58,7 @@ class CheckedText:
         try:
             return decode_text(self.content, self.path)
         except LictorError:
-            # Half a character: the findings say so.
+            # A lone surrogate: the findings report it.
             return self.content.decode(errors="replace")
 
     @cached_property
@@ -155,7 +155,7 @@ _TAGS = {
 
 
 class RulePages:
-    """Where the pages about checks are: in a checkout, or where the editor's settings say."""
+    """The location of the pages about checks: in a checkout, or from the editor's settings."""
 
     def __init__(self, address: str = "") -> None:
         folder = Path(__file__).parents[4] / "docs" / "rules"
@@ -213,7 +213,7 @@ def _word_title(fix: Fix, diagnostic: Diagnostic) -> str:
 
 
 def _touch(one: Range, other: Range) -> bool:
-    """Whole lines count: who asks at the end of a line means all of it."""
+    """Whole lines count: a cursor at the end of a line means all of it."""
     return one.start.line <= other.end.line and other.start.line <= one.end.line
 
 

@@ -1,4 +1,4 @@
-"""`lsp`: tells an editor about mistakes in policies as they are written."""
+"""`lsp`: reports mistakes in policies to an editor as they are written."""
 
 import os
 import re
@@ -63,8 +63,8 @@ class _MessageInput:
         if line == b"\r\n" and not self._length:
             return self._end("a message needs a Content-Length")
         if line and line != b"\r\n" and not _HEADER.fullmatch(line):
-            told = "the Content-Length before it is too small, or this is no message"
-            return self._end(f"expected a header, found {line[:40]!r}: {told}")
+            hint = "the Content-Length before it is too small, or this is no message"
+            return self._end(f"expected a header, found {line[:40]!r}: {hint}")
         return line
 
     def read(self, size: int) -> bytes:

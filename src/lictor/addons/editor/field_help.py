@@ -54,7 +54,7 @@ def list_words(cursor: Cursor, files: WorkspaceFiles) -> list[WordHelp]:
 
 
 def describe_word(cursor: Cursor, files: WorkspaceFiles) -> WordHelp | None:
-    """What the word before the cursor is; None where nobody knows."""
+    """The word before the cursor; None if it is unknown."""
     context = _find_cel(cursor, files)
     if context is not None and not _is_on_key(cursor):
         return describe_cel_word(cursor.text, context)
@@ -88,7 +88,7 @@ def _read_query(cursor: Cursor) -> str | None:
 
 
 def _is_text(cursor: Cursor) -> bool:
-    """Does a record say that only text may stand here? Then a line of its own is no key."""
+    """Whether a record allows only text here: then a separate line is no key."""
     return isinstance(_find_type(cursor, cursor.path), inspect.StrType)
 
 
@@ -201,7 +201,7 @@ def _find_record(api_version: str, kind: str) -> type[msgspec.Struct] | None:
     if found is None and not api_version:
         # Not yet written, or the line that is being written.
         found = next((each for each in registry().kinds if each.kind == kind), None)
-    return found.load_record() if found else FILE_RECORDS.get(kind)
+    return found.family.get_record(found) if found else FILE_RECORDS.get(kind)
 
 
 def _find_record_type(record: type[msgspec.Struct], path: FieldPath) -> inspect.Type:
@@ -226,7 +226,7 @@ def _step_into(location: inspect.Type, step: str | int) -> inspect.Type:
 
 
 def _unwrap(location: inspect.Type, step: str | int | None = None) -> inspect.Type:
-    """The type itself; what comes next tells an object of free form from a list of such."""
+    """The type itself; the next step distinguishes a free-form object from a list of such."""
     while True:
         match location:
             case inspect.Metadata(extra={"shape": str(shape), "items": str(items)}):
@@ -301,7 +301,7 @@ def _name_type(location: inspect.Type) -> str:
 
 
 def _read_note(location: inspect.Type) -> str:
-    """Records say what they are for."""
+    """The docstring of a record."""
     if isinstance(location, inspect.VarTupleType):
         return _read_note(_unwrap(location.item_type))
     return (location.cls.__doc__ or "").strip() if isinstance(location, inspect.StructType) else ""

@@ -120,10 +120,10 @@ def _list_config_map(asked: str, location: JmesPathLocation) -> Iterator[WordHel
 def read_asked(text: str) -> str:
     """The expression whose fields may stand at the end of a text; empty for variables.
 
-    `a.b[?c.` asks for fields of `a.b[0].c`, and `length(a.` for fields of `a`.
+    `a.b[?c.` reads fields of `a.b[0].c`, and `length(a.` fields of `a`.
     """
     start = 0
-    # Of each open bracket: where the operand before it began, and what its inside is asked of.
+    # Of each open bracket: the start of the operand before it, and the input of its content.
     outer: list[tuple[int, str]] = []
     for token in _TOKEN.finditer(text):
         sign = token[0]
@@ -141,7 +141,7 @@ def read_asked(text: str) -> str:
 
 
 def _make_prefix(before: str, opener: str) -> str:
-    """What the inside of brackets asks: elements in a filter, the same object in a selection."""
+    """The input of brackets: elements in a filter, the same object in a selection."""
     before = _INDEX.sub("[0]", before.strip())
     if opener == "[?":
         return f"{before}[0]"

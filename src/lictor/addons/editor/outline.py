@@ -187,7 +187,7 @@ class OutlineReader:
             if self.quote:
                 at = self._read_quoted(line, at)
             elif not self.in_flow and line[at] not in "[{'\"":
-                return  # A comment, or what nobody can read.
+                return  # A comment, or unreadable.
             else:
                 at = self._read_sign(line, at)
 

@@ -14,7 +14,7 @@ _WORD = re.compile(r"""[\w./$()+^=<>*-]+|"[^"]*"|'[^']*'|\S+""")
 
 
 class TextPositions:
-    """Counts as the client does: in UTF-16 unless it asked for something else."""
+    """Counts as the client does: in UTF-16 unless it requested another encoding."""
 
     def __init__(self, text: str, codec: PositionCodec) -> None:
         self.lines = text.split("\n")

@@ -85,7 +85,7 @@ def _is_expression(cursor: Cursor) -> bool:
 
 
 def _read_call(cursor: Cursor, token: str) -> str | None:
-    """The kind of the object that a function of an expression is asked for."""
+    """The kind of the object that a function of an expression reads."""
     before = cursor.text[: cursor.text.rfind(token)] if token in cursor.text else cursor.text
     return next((kind for call, kind in _CALLS if call.search(before)), None)
 

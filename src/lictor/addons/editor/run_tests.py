@@ -22,7 +22,7 @@ _LONGEST_SECONDS = 120.0
 
 
 def list_lenses(lines: list[str], uri: str) -> list[CodeLens]:
-    """A command above each line that says that a document is a test."""
+    """A command above each line that marks a document as a test."""
     command = Command("run this test", RUN_TEST, arguments=[uri])
     starts = [
         Position(number, 0)

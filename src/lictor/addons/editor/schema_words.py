@@ -64,7 +64,7 @@ def list_object_fields(location: FieldLocation) -> Iterator[WordHelp]:
     listed = list_fields(location.types, location.path)
     yield from map(show_field, listed)
     if [field.name for field in listed] == ["metadata"]:
-        # A kind that nobody knows: what nearly all objects have.
+        # An unknown kind: the fields of nearly all objects.
         yield from (WordHelp(name, "any value") for name in ("spec", "status"))
     amounts = find_field_help(location.types, location.path)
     if amounts is not None and amounts.type == "map of quantity":

@@ -105,7 +105,7 @@ class PolicyLanguageServer(LanguageServer):
             waiting.cancel()
 
     def publish(self, uri: str) -> None:
-        """Tell the editor what is wrong with a text."""
+        """Publish the diagnostics of a text."""
         self.cancel(uri)
         document = self.find_document(uri)
         self._send(uri, list_diagnostics(*self.check(uri), self.pages), document.version)
@@ -118,7 +118,7 @@ class PolicyLanguageServer(LanguageServer):
             self.publish(uri)
 
     def withdraw(self, uri: str) -> None:
-        """A text was closed: nothing is told about it any more."""
+        """A text was closed: remove its diagnostics."""
         self.cancel(uri)
         self._send(uri, [], None)
 
@@ -193,7 +193,7 @@ def _add_actions(server: PolicyLanguageServer) -> None:
 
 
 def _wants(only: object, kind: str) -> bool:
-    """Does the editor ask for this kind of action? `source` includes `source.fixAll`."""
+    """Whether the editor requests this kind of action; `source` includes `source.fixAll`."""
     if not isinstance(only, (list, tuple)):
         return True
     words = [str(getattr(each, "value", each)) for each in only]
@@ -266,7 +266,7 @@ _ITEM_KINDS = {
 
 
 def _offer(word: WordHelp, cursor: Cursor, position: types.Position) -> types.CompletionItem:
-    """The word in place of what is written of it, whatever an editor takes for a word."""
+    """The word that replaces the written part, for any definition of a word in the editor."""
     written = _find_written(word.word, cursor.word)
     start = types.Position(position.line, position.character - len(written))
     return types.CompletionItem(
@@ -279,7 +279,7 @@ def _offer(word: WordHelp, cursor: Cursor, position: types.Position) -> types.Co
     )
 
 
-# What a place asks for comes before what can stand anywhere.
+# Words required here come before those allowed anywhere.
 _RANKS = {
     WordKind.FIELD: 2, WordKind.VALUE: 2, WordKind.KIND: 2, WordKind.OPERATOR: 2,
     WordKind.VARIABLE: 3, WordKind.FUNCTION: 4,

@@ -54,7 +54,7 @@ def _show_document(
 
 
 def _list_entries(node: Node, first: int, positions: TextPositions) -> Iterator[DocumentSymbol]:
-    """Entries of the known lists, wherever in an object these are."""
+    """Entries of the known lists, at any path of an object."""
     for key, value in node.value if isinstance(node, MappingNode) else ():
         known = _LISTS.get(key.value) if isinstance(key, ScalarNode) else None
         if known is None or not isinstance(value, SequenceNode):

@@ -1,4 +1,4 @@
-"""What a word is and what it is for: the tables of this room, and how words are shown."""
+"""Help for words: the tables of this package, and how words are shown."""
 
 import tomllib
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lictor.addons.migrate.command_output import render_comparison, render_difference, render_report
-from lictor.cli.cluster_options import ask_cluster, count_noun, render_record
+from lictor.cli.cluster_options import count_noun, query_cluster, render_record
 from lictor.cli.flag_command import FlagCommand, format_option
 from lictor.core.errors import UsageError
 from lictor.core.raw import Json, JsonObject
@@ -147,11 +147,11 @@ def _read(
         if found.is_empty and not found.policies:
             raise UsageError(f"nothing of Kyverno's was found in {', '.join(paths)}")
         return found
-    found = ask_cluster(kubeconfig, context, lambda client: read_inventory(client, names))
+    found = query_cluster(kubeconfig, context, lambda client: read_inventory(client, names))
     if found.is_empty:
         raise UsageError(
             f"no installation of Kyverno in namespace {namespace} under the names {prefix}-...; "
-            "--namespace and --prefix say where it is"
+            "--namespace and --prefix locate it"
         )
     return found
 
@@ -208,7 +208,7 @@ def _restore(
         async for line in restore_objects(client, Names(prefix, namespace), saved):
             click.echo(line)
 
-    ask_cluster(kubeconfig, context, restore)
+    query_cluster(kubeconfig, context, restore)
     return 0
 
 
@@ -275,19 +275,19 @@ def _compare_live(
             port=port,
             arguments=tuple(arguments),
         )
-        tell = _tell_difference if form == "text" else (lambda _: None)
+        tell = _print_difference if form == "text" else (lambda _: None)
         return await LiveComparison(client, names, options, tell).run()
 
-    found = ask_cluster(kubeconfig, context, run)
+    found = query_cluster(kubeconfig, context, run)
     click.echo(render_record(found) if form == "json" else render_comparison(found), nl=False)
     return 0 if found.is_alike else 1
 
 
-def _tell_difference(found: "VerdictDifference") -> None:
+def _print_difference(found: "VerdictDifference") -> None:
     click.echo(render_difference(found), nl=False)
 
 
-# --- telling
+# --- output
 
 
 def _describe_installation(names: "Names", image: str) -> "Installation":

@@ -65,7 +65,7 @@ def _render_policies(report: "MigrationReport") -> Iterator[str]:
         place = f"{each.place}: " if each.place else ""
         yield f"    ! {place}{each.kind} {each.name}: {each.message}"
     if report.warnings:
-        yield f"  {count_noun(report.warnings, 'warning')}: lictor lint tells them"
+        yield f"  {count_noun(report.warnings, 'warning')}: see lictor lint"
 
 
 def _render_rest(report: "MigrationReport") -> Iterator[str]:
@@ -103,5 +103,5 @@ def render_comparison(found: "Comparison") -> str:
         lines.append(f"{found.left_out} left out, as they came too fast")
     lines += [f"no answer {count} times from {who}" for who, count in found.unanswered.items()]
     if not found.compared:
-        lines.append("nothing was compared: that says nothing about lictor")
+        lines.append("nothing was compared: this is no evidence about lictor")
     return "".join(f"{line}\n" for line in lines)

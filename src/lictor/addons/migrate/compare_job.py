@@ -41,7 +41,7 @@ def _build(job: CompareJob, version: str, kind: str, **parts: JsonObject) -> Jso
 
 
 def _build_rights(job: CompareJob) -> list[JsonObject]:
-    """To read what policies ask about, to ask Kyverno, and to write one pair of webhooks."""
+    """Rights to read what policies look up, to call Kyverno, and to write one pair of webhooks."""
     admission = "admissionregistration.k8s.io"
     cluster_rules = [
         _rule(_POLICY_GROUPS, ["*"], _READ),

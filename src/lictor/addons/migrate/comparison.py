@@ -1,4 +1,4 @@
-"""Judges live requests beside Kyverno, without a say, and compares.
+"""Evaluates live requests beside Kyverno, without effect, and compares the verdicts.
 
 The API server is told to send what it sends to Kyverno's resource webhooks here as well. It gets
 the answer "allowed" at once, whatever the request; where nobody answers it goes on without
@@ -130,7 +130,7 @@ class LiveComparison:
     # --- hearing of requests
 
     async def _answer(self, call: HttpRequest) -> HttpResponse:
-        """Allow at once; what is asked is looked at afterwards."""
+        """Allow at once; the request is evaluated afterwards."""
         if call.method != "POST" or call.path not in self._paths:
             return HttpResponse(HTTPStatus.NOT_FOUND, b"no webhook has this path\n")
         try:
@@ -175,7 +175,7 @@ class LiveComparison:
             self._tell(found)
 
     async def _ask_kyverno(self, path: str, review: JsonObject) -> Json:
-        """Through the API server, which reaches the Service from wherever we are."""
+        """Through the API server, which can reach the Service."""
         service = f"https:{self._names.service}:443"
         start = f"/api/v1/namespaces/{self._names.namespace}/services/{service}/proxy"
         answer = await self._client.request("POST", start + path, body=review, timeout=_PATIENCE)
@@ -202,7 +202,7 @@ class LiveComparison:
             await self._client.apply(resource, body)
         if not paths:
             raise UsageError(
-                f"{self._names.webhook('resource-validating')} has no webhooks: no policy is asked"
+                f"{self._names.webhook('resource-validating')} has no webhooks: no policy applies"
             )
 
     def _copy(self, webhooks: Iterable[JsonObject], authority: str) -> list[JsonObject]:

@@ -127,7 +127,7 @@ def sort_objects(objects: Iterable[JsonObject], names: Names) -> KyvernoInventor
     """The objects of an installation, each in its place; what is not of it is left out."""
     groups = {(each.group, each.name) for each in list_crd_kinds()}
     controllers = {names.controller(each): each for each in CONTROLLERS}
-    sorted_ = _Shelves()
+    sorted_ = _FoundObjects()
     # The same object may be named by its label and by its name.
     unique = {identify(each): each for each in objects}
     for each in unique.values():
@@ -151,7 +151,7 @@ def sort_objects(objects: Iterable[JsonObject], names: Names) -> KyvernoInventor
     return sorted_.close(names)
 
 
-class _Shelves(msgspec.Struct):
+class _FoundObjects(msgspec.Struct):
     deployments: dict[str, JsonObject] = msgspec.field(default_factory=dict)
     config_maps: dict[str, JsonObject] = msgspec.field(default_factory=dict)
     webhooks: list[JsonObject] = msgspec.field(default_factory=list)

@@ -19,7 +19,7 @@ class PlanStep(msgspec.Struct, frozen=True):
 
 def build_plan(report: MigrationReport, image: str) -> list[PlanStep]:
     """What to do, in this order."""
-    # Somebody copies these to a shell; names of roles may hold anything.
+    # Users paste these into a shell; names of roles may contain anything.
     names = join(("--namespace", report.namespace, "--prefix", report.prefix))
     image = quote(image)
     return [*_list_preparations(report, names, image), *_list_changes(report, names, image)]
@@ -38,7 +38,7 @@ def _list_preparations(report: MigrationReport, names: str, image: str) -> Itera
         )
     if not report.is_lictor:
         yield PlanStep(
-            "Let lictor judge live requests beside Kyverno, without a say, and compare.",
+            "Let lictor evaluate live requests beside Kyverno, without effect, and compare.",
             f"lictor migrate {names} --compare --in-cluster --image {image} | kubectl apply -f -",
         )
 

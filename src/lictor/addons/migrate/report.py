@@ -26,7 +26,7 @@ from lictor.lint.render import LintReport
 
 _ALL = "*"
 _CORE = ":core"
-# What lictor does not need, because it keeps no such objects, or asks for it in another way.
+# What lictor does not need, because it has no such objects, or requests it differently.
 _UNNEEDED = frozenset((
     "", "admissionregistration.k8s.io", "apiextensions.k8s.io", "authorization.k8s.io",
     "coordination.k8s.io", "events.k8s.io", "kyverno.io", "openreports.io", "policies.kyverno.io",
@@ -93,7 +93,7 @@ LintPolicies = Callable[[Iterable[tuple[str, bytes]]], LintReport]
 
 
 class KeptSetting(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An entry of a ConfigMap, and what is to be said about it."""
+    """An entry of a ConfigMap, and a remark about it."""
 
     config_map: str
     name: str
@@ -131,7 +131,7 @@ class MigrationReport(msgspec.Struct, frozen=True, rename="camel"):
     deployments: tuple[FoundDeployment, ...]
     settings: tuple[KeptSetting, ...]
     kept_flags: dict[str, str]
-    # Flags that say what follows anyhow, or have no effect, or do not exist here; each with why.
+    # Flags that are the default here, have no effect, or do not exist; each with the reason.
     dropped_flags: tuple[FoundFlag, ...]
     policies: dict[str, int]
     problems: tuple[PolicyProblem, ...]
@@ -248,7 +248,7 @@ def _list_settings(inventory: KyvernoInventory) -> Iterable[KeptSetting]:
         for key, value in (config_map.get("data") or {}).items():
             told = "; ".join(p.partition(": ")[2] for p in problems if p.startswith(f"{key}: "))
             is_known = key in (_METRICS_SETTINGS if is_metrics else SETTINGS)
-            yield KeptSetting(name, key, str(value), told if is_known else "nobody reads it")
+            yield KeptSetting(name, key, str(value), told if is_known else "not used")
 
 
 def _find_stale_kinds(

@@ -102,8 +102,8 @@ _CRD = kinds.CUSTOM_RESOURCE_DEFINITION
 
 
 def check_saved(saved: Iterable[JsonObject], names: Names) -> None:
-    """UsageError where a file names an object that `--save` does not write: nobody else's object
-    is replaced, whatever a file says.
+    """Raises UsageError if a file contains an object that `--save` does not write: no other
+    object is replaced.
     """
     for each in saved:
         metadata = each["metadata"]
@@ -113,13 +113,13 @@ def check_saved(saved: Iterable[JsonObject], names: Names) -> None:
         if not resource.namespaced and resource.kind not in (_CRD.kind, "Namespace"):
             is_own |= name.startswith(f"{names.prefix}-")
         if not is_own or each["kind"] in _NOT_SAVED or not sort_objects([each], names).is_known:
-            told = describe_object(resource, name)
-            raise UsageError(f"{told}: migrate --save writes no such object: nothing was changed")
+            named = describe_object(resource, name)
+            raise UsageError(f"{named}: migrate --save writes no such object: nothing was changed")
         if not all(_is_own_account(subject, names) for subject in each.get("subjects") or ()):
-            told = (
+            named = (
                 f"{describe_object(resource, name)}: gives rights to others than service accounts"
             )
-            raise UsageError(f"{told} in namespace {names.namespace}: nothing was changed")
+            raise UsageError(f"{named} in namespace {names.namespace}: nothing was changed")
 
 
 def _is_own_account(subject: JsonObject, names: Names) -> bool:
@@ -165,7 +165,7 @@ async def _restore_definitions(client: Client, saved: Iterable[JsonObject]) -> A
 
 
 async def _restore(client: Client, document: JsonObject, *, for_both: bool = False) -> str:
-    """One object as it was in the file, whatever is there now.
+    """One object as in the file, regardless of the current state.
 
     `for_both`: a role goes on giving the rights that it gives now.
     """

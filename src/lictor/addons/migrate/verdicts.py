@@ -41,7 +41,7 @@ class Comparison(msgspec.Struct, rename="camel"):
     compared: int = 0
     same: int = 0
     different: int = 0
-    # Came faster than they could be asked about.
+    # Arrived faster than they could be evaluated.
     left_out: int = 0
     # One of the two gave no answer: by which, and why.
     unanswered: Counter[str] = msgspec.field(default_factory=Counter)
@@ -62,7 +62,9 @@ class Comparison(msgspec.Struct, rename="camel"):
             self.same += 1
             return None
         self.different += 1
-        found = _describe(path, request, _tell(kyverno, theirs), _tell(lictor, ours))
+        found = _describe(
+            path, request, _format_response(kyverno, theirs), _format_response(lictor, ours)
+        )
         if len(self.differences) < _MOST_SHOWN:
             self.differences.append(found)
         return found
@@ -101,7 +103,7 @@ def _drop_notes(document: Json) -> Json:
     return {**document, "metadata": {**rest, **({"annotations": kept} if kept else {})}}
 
 
-def _tell(response: Json, effect: AnswerEffect) -> str:
+def _format_response(response: Json, effect: AnswerEffect) -> str:
     if effect.fault:
         return effect.fault
     if not effect.allowed:

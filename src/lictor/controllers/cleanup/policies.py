@@ -1,4 +1,4 @@
-"""Policies that delete: their documents, the collections they look through, their permissions."""
+"""Cleanup policies: their documents, the collections they scan, their permissions."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +10,8 @@ import orjson
 from lictor.core.assembly import compile_cleanups
 from lictor.core.errors import LoadError
 from lictor.core.facts.resource_names import ResourceNames
-from lictor.core.families.registry import DeletionTargets, Role, registry, resolve
+from lictor.core.families.family import DeletionTargets, Role
+from lictor.core.families.registry import registry
 from lictor.core.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.core.lang.wildcard import has_wildcard
 from lictor.core.load.policies import Loaded, has_errors, load_documents
@@ -31,7 +32,7 @@ _NEEDED = frozenset(("list", "delete"))
 
 
 class CleanupTarget(msgspec.Struct, frozen=True):
-    """A collection to look through: all of it, or one namespace, and only these labels."""
+    """A collection to scan: all of it, or one namespace, and only these labels."""
 
     resource: Resource
     namespace: str = ""
@@ -39,7 +40,7 @@ class CleanupTarget(msgspec.Struct, frozen=True):
 
 
 class CleanupTargets(msgspec.Struct, frozen=True):
-    """What a policy looks through, and what it asks for that cannot be looked through."""
+    """The collections of a policy, and problems with those that it cannot use."""
 
     found: tuple[CleanupTarget, ...]
     problems: tuple[str, ...] = ()
@@ -59,7 +60,7 @@ def find_targets(record: CleanupRecord, served: Sequence[Collection]) -> Cleanup
             problems[f"{name} cannot be deleted here: no such kind, or none that can be"] = None
         for resource in chosen:
             if namespace and not resource.namespaced:
-                problems[f"{name} lives in no namespace: a namespaced policy cannot use it"] = None
+                problems[f"{name} is cluster-scoped: a namespaced policy cannot use it"] = None
             else:
                 found[CleanupTarget(resource, namespace, labels)] = None
     return CleanupTargets(tuple(found), tuple(problems))
@@ -69,8 +70,7 @@ _Choose: TypeAlias = Callable[[Sequence[Collection]], list[Resource]]
 
 
 def _list_targets(record: CleanupRecord) -> DeletionTargets:
-    found: DeletionTargets = resolve(registry().of(record).list_deletion_targets)(record)
-    return found
+    return registry().of(record).family.list_deletion_targets(record)
 
 
 # --- by kinds
@@ -93,7 +93,7 @@ def _choose_kind(selector: KindSelector) -> _Choose:
             and fits(each.resource.group, each.resource.version, each.resource.kind, "")
         ]
         if selector.group == "*" and not has_wildcard(selector.kind):
-            # Other groups may have a kind of this name, which the author did not think of.
+            # Other groups may have a kind of this name, which the author did not mean.
             return [resource for resource in found if resource.group == found[0].group]
         return found
 
@@ -106,7 +106,7 @@ def _choose_kind(selector: KindSelector) -> _Choose:
 def _list_rules(targets: DeletionTargets) -> Iterator[tuple[str, _Choose]]:
     for rule in targets.rules:
         for resource in rule.resources:
-            # Subresources are no objects of their own: nothing is left of `pods/*` but `pods`.
+            # Subresources are not separate objects: only `pods` remains of `pods/*`.
             name, _, part = resource.partition("/")
             if part in ("", "*"):
                 yield f"resource {resource}", _choose_resource(rule, name)
@@ -140,7 +140,7 @@ def _takes_scope(scope: str, resource: Resource) -> bool:
 
 
 def _write_requirements(selector: LabelSelector) -> Iterator[str]:
-    """The labels that objects must have, in the words of the API server's own filter."""
+    """The required labels, in the syntax of the API server's selector."""
     for key, value in selector.match_labels.items():
         yield f"{key}={value}"
     for each in selector.match_expressions:
@@ -155,7 +155,7 @@ def _write_requirements(selector: LabelSelector) -> Iterator[str]:
             case "DoesNotExist":
                 yield f"!{each.key}"
             case _:
-                # The policy does not compile: whoever looks has been told.
+                # The policy does not compile, which is reported elsewhere.
                 continue
 
 
@@ -170,7 +170,7 @@ _AT_ONCE = 8
 
 
 def ask_for_myself(client: Client) -> AccessCheck:
-    """The API server's answer for whoever this client is, whatever user is named."""
+    """The API server's answer for the identity of this client, ignoring the named user."""
 
     async def allows(access: Access) -> bool:
         attributes = {
@@ -188,7 +188,7 @@ def ask_for_myself(client: Client) -> AccessCheck:
 async def check_permissions(
     record: CleanupRecord, served: Sequence[Collection], allows: AccessCheck, user: str = ""
 ) -> tuple[str, ...]:
-    """What the controller, which is this user, may not do but must; nothing where all is well."""
+    """The missing permissions of the controller, which is this user; nothing if there are none."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(target: CleanupTarget, verb: str, name: str) -> str:
@@ -224,7 +224,7 @@ def _list_wanted(
 
 
 def _list_names(record: CleanupRecord, resource: Resource) -> tuple[str, ...]:
-    """The names of objects that a policy is about: a role may be for these alone."""
+    """The names of objects that a policy selects: a role may be limited to these."""
     names: list[str] = []
     for kind, given in _list_targets(record).kinds:
         if kind.rpartition("/")[2] != resource.kind:
@@ -239,7 +239,7 @@ CLEANUP_KINDS = tuple(map(find_resource, registry().with_role(Role.DELETION)))
 
 
 def read_cleanup(document: JsonObject) -> CleanupRecord:
-    """The record of a document; LoadError, which names all problems, where it is none."""
+    """The record of a document; raises LoadError with all problems."""
     loaded = load_documents(orjson.dumps(document), str(document.get("kind")))
     records = list_cleanups(loaded)
     if has_errors(loaded.problems) or not records:
@@ -265,7 +265,7 @@ def compile_record(
     names: ResourceNames,
     http_limits: HttpLimits,
 ) -> CleanupProgram:
-    """The program of a record; CompileError where it makes no sense."""
+    """The program of a record; raises CompileError if it is invalid."""
     (program,) = compile_cleanups(
         (record, *exceptions),
         lookups=lookups,

@@ -1,4 +1,4 @@
-"""What would cleanup and deleting policies delete now, and when do they run? Deletes nothing."""
+"""Previews what cleanup and deleting policies would delete now, and their next run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from lictor.controllers.cleanup.sweep import Page, Sweep, SweepContext
 from lictor.core.errors import ApiError, LictorError, NotFoundError, UsageError
 from lictor.core.facts.resource_names import ResourceNames, builtin_names
 from lictor.core.facts.resource_names import ResourceType as ResourceName
-from lictor.core.families.registry import Role
+from lictor.core.families.family import Role
 from lictor.core.load.policies import load_documents
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.raw import JsonObject
@@ -38,7 +38,7 @@ class CleanupPreview(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     kind: str
     name: str
     namespace: str = ""
-    # When it runs next; empty where it never does, or cannot be used.
+    # When it runs next; empty if it never does, or is unusable.
     next_execution: str = ""
     resources: tuple[JsonObject, ...] = ()
     # Objects and collections that could not be evaluated, and why; they are not deleted.
@@ -193,7 +193,7 @@ async def _find_settings(client: Client, names: Names) -> JsonObject | None:
     except ApiError as error:
         raise LictorError(
             f"the settings in {names.namespace}/{names.config_map} cannot be read, and without "
-            f"them nobody can say what is left alone: {error}"
+            f"them the protected objects are unknown: {error}"
         ) from error
 
 

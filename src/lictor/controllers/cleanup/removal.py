@@ -19,10 +19,10 @@ from lictor.kubernetes.metrics import open_counter
 log = logging.getLogger(__name__)
 
 
-# Deletions under way at the same time.
+# Concurrent deletions.
 _AT_ONCE = 8
 _ATTEMPTS = 5
-# Objects and reasons that are remembered by name; the rest is counted.
+# Objects and reasons that are recorded by name; the rest is counted.
 _MAX_NAMED = 20
 
 
@@ -96,16 +96,16 @@ class Remover:
         except ApiError as error:
             self._count("errors", target, namespace)
             message = f"failed to {self._words[0]} the target resource {name}: {error}"
-            self._say(EventReason.ERROR, events.EventAction.NONE, message, item)
+            self._emit_event(EventReason.ERROR, events.EventAction.NONE, message, item)
             return CleanupOutcome(failed=1, reasons=(f"{name}: {error}",))
         self._count("deletedobjects", target, namespace)
         message = f"successfully {self._words[1]} the target resource {name}"
-        self._say(EventReason.APPLIED, events.EventAction.CLEANED_UP, message, item)
+        self._emit_event(EventReason.APPLIED, events.EventAction.CLEANED_UP, message, item)
         log.info("object deleted", extra={"policy": self._policy.name, "object": name})
         return CleanupOutcome(gone=1, named=(name,))
 
     async def _delete(self, target: CleanupTarget, item: JsonObject) -> bool:
-        """Did we delete it? An object that has changed since is evaluated again."""
+        """Whether it was deleted; an object that has changed since is evaluated again."""
         for _ in range(_ATTEMPTS):
             metadata = item["metadata"]
             name, namespace = metadata["name"], metadata.get("namespace") or ""
@@ -126,7 +126,7 @@ class Remover:
             if fresh is None or not await self._still_goes(target, item, fresh):
                 return False
             item = fresh
-        raise ConflictError("it changes all the time", status=409)
+        raise ConflictError("it changes continuously", status=409)
 
     async def _still_goes(self, target: CleanupTarget, item: JsonObject, fresh: JsonObject) -> bool:
         metadata = fresh["metadata"]
@@ -140,7 +140,7 @@ class Remover:
         log.warning("cleanup not decided", extra={**facts, "why": undecided.why[:200]})
         if undecided.forbidden:
             message = f"failed to list {undecided.what}: {undecided.why}"
-            self._say(EventReason.ERROR, events.EventAction.NONE, message)
+            self._emit_event(EventReason.ERROR, events.EventAction.NONE, message)
 
     def _count(self, what: str, target: CleanupTarget, namespace: str) -> None:
         """In the metrics: deleted objects, or what could not be listed or deleted."""
@@ -154,7 +154,7 @@ class Remover:
             self._sweep.program.propagation,
         ).inc()
 
-    def _say(
+    def _emit_event(
         self,
         reason: EventReason,
         action: events.EventAction,

@@ -31,7 +31,7 @@ class StatusCondition(msgspec.Struct, frozen=True):
 
 
 class CleanupStatus(msgspec.Struct, frozen=True):
-    """The status of a document, whichever shape its kind has."""
+    """The status of a document, of either kind."""
 
     conditions: tuple[JsonObject, ...] = ()
     last_execution: datetime | None = None
@@ -45,7 +45,7 @@ class CleanupStatus(msgspec.Struct, frozen=True):
         """Was a run started and not finished?"""
         return (self.find(EXECUTING) or {}).get("status") == "True"
 
-    def says(self, statement: StatusCondition, generation: int) -> bool:
+    def contains(self, statement: StatusCondition, generation: int) -> bool:
         """Does the status already contain this condition?"""
         found = self.find(statement.type)
         return found is not None and all(
@@ -71,7 +71,7 @@ def build_status_patch(
     *,
     executed: datetime | None = None,
 ) -> JsonObject:
-    """A merge patch that is refused if someone has changed the document since."""
+    """A merge patch that fails if the document has changed since."""
     metadata = document["metadata"]
     generation = int(metadata.get("generation") or 0)
     conditions = list(read_status(document).conditions)
@@ -114,7 +114,7 @@ def _sum_up(conditions: Sequence[JsonObject]) -> JsonObject:
 
 
 def cut(text: str) -> str:
-    """A text that fits into a condition."""
+    """A text short enough for a condition."""
     return text if len(text) <= _MAX_MESSAGE else f"{text[: _MAX_MESSAGE - 3]}..."
 
 
@@ -175,9 +175,9 @@ class CleanupRun:
         self._dry = is_dry(document)
 
     async def execute(self) -> CleanupOutcome | None:
-        """Do it; None where the policy was changed or taken away meanwhile, and the rest left.
+        """Run; None if the policy was changed or deleted meanwhile, and the run stopped.
 
-        ConflictError where someone else was faster; ApiError where it must be begun again.
+        Raises ConflictError if another leader was faster; ApiError if it must be restarted.
         """
         sweep = await Sweep.prepare(read_cleanup(self._document), self._context)
         await self._claim()
@@ -199,9 +199,9 @@ class CleanupRun:
         return outcome
 
     async def _claim(self) -> None:
-        """Of two leaders only one gets past this: the other's document is out of date by then.
+        """Of two leaders only one succeeds: the other's document is out of date by then.
 
-        A leader that dies behind this leaves a mark, and whoever leads next begins the run again.
+        A leader that dies afterwards leaves the condition, and the next leader restarts the run.
         """
         begun = StatusCondition(
             EXECUTING, holds=True, reason="Started", message="a run is under way"
@@ -209,7 +209,7 @@ class CleanupRun:
         self._document = await self._write(build_status_patch(self._document, [begun], self._now()))
 
     async def _record(self, statement: StatusCondition) -> None:
-        """Record the end of the run, whatever else was written to the status meanwhile."""
+        """Record the end of the run, even if the status was changed meanwhile."""
         for _ in range(_ATTEMPTS):
             now = self._now()
             patch = build_status_patch(self._document, [statement], now, executed=now)
@@ -223,7 +223,7 @@ class CleanupRun:
                 self._document = fresh
             else:
                 return
-        raise ConflictError("the status changes all the time", status=409)
+        raise ConflictError("the status changes continuously", status=409)
 
     async def _reread(self) -> JsonObject | None:
         metadata = self._document["metadata"]

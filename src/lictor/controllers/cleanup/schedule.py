@@ -32,7 +32,8 @@ from lictor.controllers.context import ControllerContext, EmitEvent
 from lictor.controllers.loop import ReconcileLoop
 from lictor.core.errors import ApiError, CompileError, ConflictError, LictorError, PolicyError
 from lictor.core.evaluations import EVALUATIONS, QUARANTINED
-from lictor.core.families.registry import Role, registry
+from lictor.core.families.family import Role
+from lictor.core.families.registry import registry
 from lictor.core.lang.schedule import NextRun
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.request import Request
@@ -47,12 +48,12 @@ from lictor.kubernetes.resource import Resource
 from lictor.kubernetes.settings import Settings
 from lictor.kubernetes.work_queue import cancel_all
 from lictor.lookups.service_calls import read_http_limits
-from lictor.policies.compile_trial import find_namespace, find_reason
+from lictor.policies.trials import find_namespace, find_reason
 
 log = logging.getLogger(__name__)
 
-# Runs at the same time: a long one does not delay the others. One is left for policies of the whole
-# cluster, and no namespace has more than one.
+# Concurrent runs: a long one does not delay the others. One slot is reserved for cluster-wide
+# policies, and no namespace has more than one.
 _RUNS = 3
 _INTERVAL = 60.0
 # How long a check is valid: roles and custom resource definitions change without notice.
@@ -72,14 +73,14 @@ class _Examination(msgspec.Struct, frozen=True):
 
 
 class _Failure(msgspec.Struct, frozen=True):
-    """A run that must be begun again, and not before this moment."""
+    """A run that must be restarted, and not before this moment."""
 
     pause: float
     until: datetime
 
 
 class CleanupScheduler:
-    """All policies that delete: what is known of them, and the runs that are under way."""
+    """All cleanup policies and their running runs."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class CleanupScheduler:
         moments: list[datetime] = []
         errors: list[ApiError] = []
         found = [(cache, document) for cache in self._caches for document in cache.list()]
-        # Those of the whole cluster first: others may take long to be tried.
+        # Cluster-wide ones first: others may take long to be tried.
         for cache, document in sorted(found, key=lambda each: bool(find_namespace(each[1]))):
             if document["metadata"].get("deletionTimestamp"):
                 continue
@@ -134,7 +135,7 @@ class CleanupScheduler:
         await cancel_all(*self._runs.values())
 
     async def _check_policy(self, cache: Cache, document: JsonObject) -> tuple[datetime, ...]:
-        """When this policy must be checked again; empty where only a change of it matters."""
+        """When this policy must be checked again; empty if only its change matters."""
         uid = document["metadata"]["uid"]
         examination = await self._examine(document)
         if uid in self._runs:
@@ -154,7 +155,7 @@ class CleanupScheduler:
         return ()
 
     def _has_room(self, namespace: str) -> bool:
-        """May a policy of this namespace (empty for the whole cluster) run now?"""
+        """Whether a policy of this namespace (empty for cluster-wide ones) may run now."""
         if not namespace:
             return len(self._runs) < _RUNS
         others = [each for each in self._running.values() if each]
@@ -209,7 +210,7 @@ class CleanupScheduler:
                 READY, holds=False, reason="Failed", message="; ".join(problems)
             )
         metadata = document["metadata"]
-        if read_status(document).says(ready, int(metadata.get("generation") or 0)):
+        if read_status(document).contains(ready, int(metadata.get("generation") or 0)):
             return document
         return await self._context.client.patch(
             kind,
@@ -249,7 +250,7 @@ class CleanupScheduler:
         try:
             outcome = await run.execute()
         except ConflictError:
-            # Someone else was faster, or the policy has just been edited: look again.
+            # Another leader was faster, or the policy was just edited: check again.
             log.debug("run not begun", extra={"uid": uid})
         except (LictorError, TimeoutError) as error:
             self._postpone(uid, error)
@@ -281,14 +282,14 @@ class CleanupScheduler:
     def _set_timer(self, moments: Sequence[datetime]) -> None:
         if moments:
             seconds = max((min(moments) - self._now()).total_seconds(), 0.0)
-            # The clock may be set: the loop looks again at its interval at the latest.
+            # The clock may be changed: the loop checks again at its interval at the latest.
             self.loop.wake_later(min(seconds, _INTERVAL) + 0.01)
 
 
 def _find_due(document: JsonObject, next_run: NextRun) -> datetime:
-    """The first hour of the schedule after the last run, or after the policy was made.
+    """The first scheduled time after the last run, or after the policy's creation.
 
-    What was missed is made up for once, however often it was missed.
+    Missed runs are made up for once.
     """
     status = read_status(document)
     created = read_time(document["metadata"].get("creationTimestamp"))
@@ -301,7 +302,7 @@ def _find_due(document: JsonObject, next_run: NextRun) -> datetime:
 
 
 def _is_same(document: JsonObject, cache: Cache) -> bool:
-    """Is the policy still what it was when its run began?"""
+    """Whether the policy is unchanged since its run started."""
     metadata = document["metadata"]
     current = cache.get(metadata["name"], metadata.get("namespace") or "")
     return (
@@ -345,7 +346,7 @@ def build_policies_loop(
 
 
 class ProtectedObjects:
-    """What policies must leave alone: by the resource filters, and by a label if a flag says so."""
+    """Objects that policies must not delete: by resource filters, and by a label if enabled."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -366,7 +367,7 @@ class ProtectedObjects:
 
 
 def _list_exceptions(context: ControllerContext) -> Iterator[PolicyRecord]:
-    """Exceptions from policies that delete; the others are not asked about what is deleted."""
+    """Exceptions from deleting policies; others do not apply to deletions."""
     return context.store.exceptions.list_all(_FAMILIES)
 
 

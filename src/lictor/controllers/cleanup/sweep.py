@@ -1,4 +1,4 @@
-"""Which existing objects would a policy delete now? Nothing is deleted here."""
+"""Finds the existing objects that a policy would delete now. Nothing is deleted here."""
 
 import asyncio
 from collections import OrderedDict
@@ -47,7 +47,7 @@ from lictor.kubernetes.names import Names
 
 T = TypeVar("T")
 
-# A context that names the evaluated object asks something else each time: keep the latest.
+# A context that uses the evaluated object queries something else each time: keep the latest.
 _MAX_KEPT = 200
 
 
@@ -83,9 +83,8 @@ class SweepLookups:
         key = ("call", msgspec.json.encode(call))
         return self._remember(key, lambda: self._lookups.call_api(call))
 
-    def global_reference(self, name: str, namespace: str) -> Json:
-        key = ("global", name, namespace)
-        return self._remember(key, lambda: self._lookups.global_reference(name, namespace))
+    def global_reference(self, name: str) -> Json:
+        return self._remember(("global", name), lambda: self._lookups.global_reference(name))
 
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
         key = ("image", reference, access)
@@ -130,7 +129,7 @@ class SweepLookups:
 
 # Objects in memory at once: some kinds have objects of a megabyte.
 _PAGE = 100
-# The server forgets a listing after minutes; it is begun again so often.
+# The server drops a listing after minutes; it is restarted this often.
 _LISTINGS = 3
 
 IsProtected: TypeAlias = Callable[[Request], bool]
@@ -149,12 +148,12 @@ class SweepContext(msgspec.Struct, frozen=True):
     served: Callable[[], Awaitable[Sequence[Collection]]]
     namespaces: NamespaceReader
     lookups: Lookups
-    # Objects that no policy concerns, by the settings of the installation.
+    # Objects that are exempt by the settings of the installation.
     is_protected: IsProtected = lambda _: False
     exceptions: Callable[[], Iterable[PolicyRecord]] = tuple
     names: Callable[[], ResourceNames] = builtin_names
     http_limits: HttpLimits = HttpLimits()
-    # What our own objects are called, which no policy deletes.
+    # The names of lictor's objects, which no policy deletes.
     own: Names = Names()
 
 
@@ -163,7 +162,7 @@ class Undecided(msgspec.Struct, frozen=True):
 
     what: str
     why: str
-    # The API server said so, and will say so again until someone changes a role.
+    # Denied by the API server: retrying is useless until a role changes.
     forbidden: bool = False
 
 
@@ -187,7 +186,7 @@ class Sweep:
 
     @classmethod
     async def prepare(cls, record: CleanupRecord, context: SweepContext) -> "Sweep":
-        """Compile the policy for the kinds that are served now; CompileError where that fails."""
+        """Compile the policy for the kinds that are served now; raises CompileError."""
         program = await asyncio.to_thread(
             compile_record,
             record,
@@ -211,7 +210,7 @@ class Sweep:
                 async for items in self._list(target):
                     yield await self._evaluate(target, items)
             except GoneError:
-                # The list expired. Evaluating some objects twice does no harm.
+                # The list expired. Evaluating some objects twice is harmless.
                 if attempt == _LISTINGS:
                     raise
                 continue
@@ -242,16 +241,16 @@ class Sweep:
             labels = await self._find_labels(item)
             if labels is not None:
                 requests.append(Request.of(item, namespace_labels=labels))
-        # In a thread: a context may ask the cluster, which waits for this very event loop.
+        # In a thread: a context may query the cluster, which needs this event loop.
         return await asyncio.to_thread(self._decide_noted, target, requests)
 
     async def _find_labels(self, item: JsonObject) -> Mapping[str, str] | None:
-        """The labels of an object's namespace; None where that is gone, and the object with it."""
+        """The labels of an object's namespace; None if it is gone, and the object with it."""
         name = item["metadata"].get("namespace")
         if not name:
             return {}
         namespace = await self._context.namespaces.ensure(name)
-        # Without this, a selector such as `DoesNotExist` would take an unknown namespace.
+        # Otherwise a selector such as `DoesNotExist` would match an unknown namespace.
         return None if namespace is None else namespace["metadata"].get("labels") or {}
 
     def _decide_noted(self, target: CleanupTarget, requests: Iterable[Request]) -> Page:
@@ -274,7 +273,7 @@ class Sweep:
 
 
 def identify_cleanup(uid: str, generation: int) -> bytes:
-    """What a policy that deletes is quarantined by."""
+    """The quarantine key of a cleanup policy."""
     return identify(f"{uid}:{generation}")
 
 

@@ -1,1 +1,1 @@
-"""Objects that generate rules create, keep in sync and delete. Asks for no admission."""
+"""Objects that generate rules create, synchronize and delete. No admission requests."""

@@ -59,12 +59,12 @@ class _Watch(msgspec.Struct):
 
     @property
     def is_refused(self) -> bool:
-        """Did the last list or watch fail? What was read before may be out of date."""
+        """Whether the last list or watch failed: the cache may be out of date."""
         return bool(self.cache.trouble)
 
     @property
     def is_listed_only(self) -> bool:
-        """We may list, but not watch: each request brought a new list."""
+        """The controller may list, but not watch: each request caused a new list."""
         return self.is_refused and self.cache.reads > self.reads
 
     def hurry(self) -> None:
@@ -90,16 +90,16 @@ class Downstream:
         self._listeners.append((on_generated, on_source))
 
     async def follow(self, resource: Resource, *, sources: bool = False) -> None:
-        """Watch a kind from now on; returns when everything of it has been read.
+        """Watch a kind from now on; returns after the first complete list.
 
-        Raises LookupFailedError where it cannot be read.
+        Raises LookupFailedError if it cannot be read.
         """
         watch = self._begin(resource, sources=sources)
         watch.used = time.monotonic()
         cache = watch.cache
         reads, faults = 0, cache.faults
         if watch.is_refused:
-            # The cache's own pauses would be too long once the missing role is there.
+            # The cache's pauses would be too long once the missing role exists.
             reads = cache.reads
             watch.hurry()
         deadline = time.monotonic() + _PATIENCE
@@ -115,14 +115,14 @@ class Downstream:
         watch = watches.get(resource)
         if watch is None:
             labels = CLONE_SOURCE if sources else MANAGED
-            # Who has set which field decides what we put back: managedFields are kept.
+            # managedFields are kept: they decide which fields are restored.
             cache = Cache(self._client, resource, labels=labels, keep=lambda item: item)
             cache.listen(self._hear_source(resource) if sources else self._hear(resource))
             watch = watches[resource] = _Watch(cache, asyncio.create_task(cache.run()))
         return watch
 
     async def release(self, made: set[Resource], sources: set[Resource]) -> None:
-        """Stop watching all kinds but these: caches of deleted policies may hold Secrets."""
+        """Stop watching all kinds but these: caches of deleted policies may contain Secrets."""
         recent = time.monotonic() - self.linger
         ended = []
         for watches, wanted in ((self._made, made), (self._sources, sources)):
@@ -140,7 +140,7 @@ class Downstream:
         return frozenset((*self._made, *self._sources))
 
     async def poll(self) -> None:
-        """List again and again what may be listed, but not watched; until cancelled."""
+        """Poll what may be listed, but not watched; until cancelled."""
         while True:
             await asyncio.sleep(_POLL)
             for watch in (*self._made.values(), *self._sources.values()):
@@ -188,7 +188,7 @@ class Downstream:
         return dict(self._copies.get(uid, {}))
 
     def has_source(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
-        """Is the source there, and marked as one?"""
+        """Whether the source exists and is labelled as one."""
         watch = self._sources.get(resource)
         found = watch.cache.get(name, namespace) if watch is not None else None
         return found is not None and str(found["metadata"].get("uid")) == uid

@@ -13,7 +13,7 @@ MANAGED = "app.kubernetes.io/managed-by=kyverno"
 MADE = f"{MANAGED},generate.kyverno.io/policy-name"
 CLONE_SOURCE = "generate.kyverno.io/clone-source"
 _PREFIX = "generate.kyverno.io"
-# What happens when the policy is deleted: the policy can no longer be asked then.
+# The behaviour on deletion of the policy, which is unavailable then.
 _ON_DELETE = "lictor.io/on-policy-delete"
 # A name can be longer than a label may be.
 _TRIGGER_NAME = "lictor.io/trigger-name"
@@ -64,7 +64,7 @@ def mark_made(
 
 
 def _read_texts(given: Json) -> dict[str, str]:
-    """Labels or annotations; a variable that stood for a number or a truth left no text."""
+    """Labels or annotations; a variable with a number or a boolean is no string."""
     if not isinstance(given, dict):
         return {}
     return {
@@ -104,7 +104,7 @@ def _label_source(source: SourceRef) -> dict[str, str]:
 
 
 def read_unit(item: JsonObject) -> GenerationUnit | None:
-    """The unit an object was generated for; None where no policy generated it."""
+    """The unit of an object; None if no policy generated it."""
     metadata = item["metadata"]
     labels = metadata.get("labels") or {}
     policy = labels.get(f"{_PREFIX}/policy-name")
@@ -129,18 +129,18 @@ def read_unit(item: JsonObject) -> GenerationUnit | None:
 
 
 def belongs_to(item: JsonObject, unit: GenerationUnit) -> bool:
-    """Was an object generated for this trigger? Anybody can write the UID of another one."""
+    """Whether an object was generated for this trigger: anyone can write another UID."""
     made_for = read_unit(item)
     if made_for is None or made_for.key != unit.key:
         return False
     own, wanted = made_for.trigger, unit.trigger
-    # Kyverno's classic rules tell no name.
+    # Kyverno's classic rules record no name.
     same_name = own.name in ("", wanted.name)
     return same_name and (own.kind, own.namespace) == (wanted.kind, wanted.namespace)
 
 
 def read_source(item: JsonObject) -> SourceRef | None:
-    """What an object is a copy of; None where it is no copy. Kyverno's copies tell no name."""
+    """The source of a copy; None if it is no copy. Kyverno's copies record no name."""
     metadata = item["metadata"]
     labels = metadata.get("labels") or {}
     uid = labels.get(f"{_PREFIX}/source-uid")
@@ -168,7 +168,7 @@ def read_aim(item: JsonObject) -> str:
 
 
 class MetadataChanges(msgspec.Struct, frozen=True):
-    """Labels and annotations to set, or, where they are None, to take away."""
+    """Labels and annotations to set, or to remove if they are None."""
 
     labels: Mapping[str, str | None] = {}
     annotations: Mapping[str, str | None] = {}
@@ -184,7 +184,7 @@ class MetadataChanges(msgspec.Struct, frozen=True):
         return {**item, "metadata": metadata}
 
 
-# The object is kept when its policy is deleted; and it no longer belongs to any policy.
+# The object is kept when its policy is deleted, and no longer belongs to any policy.
 KEEP_ON_POLICY_DELETE = MetadataChanges(annotations={_ON_DELETE: "keep"})
 RELEASE = MetadataChanges(
     labels=dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Creates, updates and deletes single generated objects; writes nothing where they are right."""
+"""Creates, updates and deletes single generated objects; writes nothing if they are right."""
 
 import logging
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ _OTHERS = ("finalizers", "ownerReferences", "deletionTimestamp", "deletionGraceP
 
 
 def merge_known(wanted: JsonObject, known: JsonObject, manager: str) -> JsonObject:
-    """The object to put; equal to `known` where nothing is to be done.
+    """The object to write; equal to `known` if nothing changes.
 
-    Labels and annotations that others have set stay, such as those that controllers write on what
-    they look after; those that `manager` set and are not wanted any more go. All else is as wanted.
+    Labels and annotations of other managers stay, such as those of controllers; those that
+    `manager` set and that are not wanted any more are removed. All else is as wanted.
     """
     old, new = known["metadata"], wanted["metadata"]
     metadata = {name: old[name] for name in _KEPT if name in old}
@@ -135,7 +135,7 @@ class GeneratedObjectWriter:
                 continue
             self._note(location, stored)
             return None
-        raise ConflictError(f"{location.name} comes and goes")
+        raise ConflictError(f"{location.name} is created and deleted continuously")
 
     async def _put_right(
         self, made: GeneratedObject, known: JsonObject, *, server_side: bool
@@ -151,7 +151,7 @@ class GeneratedObjectWriter:
                     if found is None:
                         return WriteOutcome.CREATED
                 known = found
-        raise ConflictError(f"{location.name} is written by others all the time")
+        raise ConflictError(f"{location.name} is written by others continuously")
 
     async def _write(
         self, made: GeneratedObject, known: JsonObject, *, server_side: bool

@@ -1,4 +1,4 @@
-"""Which rule and trigger is reconciled next, and how long is one left alone that others rewrite?"""
+"""The queue of rules and triggers; units whose objects others rewrite are delayed."""
 
 import logging
 import time
@@ -15,7 +15,7 @@ _Key: TypeAlias = tuple[str, str, str, str]
 
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 120.0
-# Someone else writes what we generate: so often it is corrected at once, within this time.
+# If another writer changes generated objects: how often they are corrected at once.
 _OFTEN = 5
 _REWRITE_SECONDS = 60.0
 _LONGEST_REST = 300.0
@@ -30,7 +30,7 @@ class Rewrites:
         self._known: dict[_Key, tuple[int, float]] = {}
 
     def note(self, unit: GenerationUnit) -> None:
-        """Someone else changed what was generated for a unit, and it was corrected."""
+        """Another writer changed what was generated for a unit, and it was corrected."""
         now = time.monotonic()
         times, last = self._known.get(unit.key, (0, now))
         times = times + 1 if now - last < _REWRITE_SECONDS + _rest_after(times) else 1
@@ -39,12 +39,12 @@ class Rewrites:
         self._known[unit.key] = (times, now)
         if times > _OFTEN:
             log.warning(
-                "generated objects are changed by others again and again",
+                "generated objects are changed by others repeatedly",
                 extra={"policy": unit.policy, "rule": unit.rule, "times": times},
             )
 
     def find_rest(self, unit: GenerationUnit) -> float:
-        """For how many seconds from now a unit is left alone."""
+        """For how many seconds from now a unit is paused."""
         times, last = self._known.get(unit.key, (0, 0.0))
         return max(last + _rest_after(times) - time.monotonic(), 0.0)
 
@@ -81,7 +81,7 @@ class GenerationQueue:
         return len(self._queue)
 
     def enqueue(self, unit: GenerationUnit) -> None:
-        """Reconcile a unit soon, or when its rest is over."""
+        """Reconcile a unit soon, or when its pause is over."""
         self._queue.add(unit, self._rewrites.find_rest(unit))
 
     async def run(self) -> None:

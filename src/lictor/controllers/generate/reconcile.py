@@ -83,7 +83,7 @@ class GenerationReconciler:
         self.objects = objects
 
     async def handle(self, update: Update, *, is_late: bool) -> None:
-        """Do what an UpdateRequest asks for; raises where that fails."""
+        """Process an UpdateRequest; raises on failure."""
         namespace, _, name = update.policy.rpartition("/")
         rules = ("",) if update.type is UpdateType.CEL_GENERATE else update.rules
         request = None
@@ -106,7 +106,7 @@ class GenerationReconciler:
             await self.drop_ruleless(unit)
             return
         if request is None and not (rule.synchronize or rule.existing):
-            return  # since somebody wanted this, the rule has learnt to leave things alone
+            return  # the rule no longer synchronizes
         async with self._locks.take(unit.key):
             seen = request or await self._ask(rule, unit)
             if seen is None:
@@ -258,7 +258,7 @@ class GenerationReconciler:
                 await self.objects.delete(location, item, own=unit.namespace)
 
     async def makes(self, rule: GenerateRule, item: JsonObject) -> bool | None:
-        """Would a rule generate anything for an object? None where evaluation fails."""
+        """Whether a rule would generate anything for an object; None if evaluation fails."""
         if await self._is_product(rule, item):
             return False
         labels = await self._triggers.find_labels(UpdateTrigger.of(item))

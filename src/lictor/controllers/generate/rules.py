@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from lictor.controllers.generate.labels import GenerationUnit
 from lictor.core.engine import Engine
-from lictor.core.families.registry import GenerationSettings, registry, resolve
+from lictor.core.families.family import GenerationSettings
+from lictor.core.families.registry import registry
 from lictor.core.model.program import Phase, Program
 from lictor.core.model.request import GroupVersionKind, Operation
 from lictor.core.raw import JsonObject
@@ -39,7 +40,7 @@ class GenerateRule(msgspec.Struct, frozen=True):
     existing: bool
     # Objects are written by server-side apply: fields of other managers are kept.
     server_side: bool
-    # A hash of its target fields: where that changes, earlier objects are released.
+    # A hash of its target fields: if it changes, earlier objects are released.
     # Empty for policies in CEL, which have no such fields.
     aim: str
     # The kinds of what it makes that are known from its text.
@@ -56,7 +57,7 @@ class GenerateRule(msgspec.Struct, frozen=True):
 
     @property
     def needs_request(self) -> bool:
-        """Does it use facts of the request, which existing objects do not have?"""
+        """Whether it uses facts of the request, which existing objects do not have."""
         return bool(_ABOUT_REQUESTS.search(orjson.dumps(self.policy.document.get("spec"))))
 
     def unit(self, trigger: UpdateTrigger) -> GenerationUnit:
@@ -140,17 +141,17 @@ class GenerateRules:
         return self._since[key]
 
     async def is_gone(self, unit: GenerationUnit) -> bool:
-        """Is the policy, or the rule, really no more?
+        """Whether the policy or the rule was really deleted.
 
-        A server that has just begun does not know its custom kinds at once, and all policies seem
-        to be gone: what is deleted then does not come back.
+        A server that has just started does not serve its custom kinds at once, and all policies
+        seem to be gone: what is deleted then does not come back.
         """
         kinds = _kinds_of(unit)
         names = {(p.resource, p.name, p.namespace) for p in self._store.policies}
         if any((kind, unit.policy, unit.namespace) in names for kind in kinds):
             return self.find(unit) is None
         for kind in kinds:
-            # Fails where the kind is not served, or we may not ask.
+            # Fails if the kind is not served, or access is denied.
             await self._client.request("GET", kind.path(unit.namespace), params={"limit": 1})
             if await self._client.find(kind, unit.policy, unit.namespace) is not None:
                 return False
@@ -174,7 +175,7 @@ def _kinds_of(unit: GenerationUnit) -> tuple[Resource, ...]:
     return tuple(
         find_resource(kind)
         for kind in registry().kinds
-        if kind.list_generations
+        if Phase.GENERATE in kind.phases
         and kind.has_named_rules == bool(unit.rule)
         and kind.namespaced == bool(unit.namespace)
     )
@@ -183,8 +184,8 @@ def _kinds_of(unit: GenerationUnit) -> tuple[Resource, ...]:
 def list_generate_rules(store: PolicyStore) -> Iterator[GenerateRule]:
     """Every generate rule of every policy."""
     for policy in store.policies:
-        if policy.record is not None and policy.kind.list_generations:
-            for settings in resolve(policy.kind.list_generations)(policy.record):
+        if policy.record is not None:
+            for settings in policy.kind.family.list_generations(policy.record):
                 yield from _list_rules(policy, settings, store)
 
 

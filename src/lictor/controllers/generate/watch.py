@@ -1,4 +1,4 @@
-"""Which generated objects must be reconciled after changes of them, their sources or triggers?"""
+"""Finds the generated objects to reconcile after changes of them, their sources or triggers."""
 
 import asyncio
 import logging
@@ -123,7 +123,7 @@ class GenerationWatch:
         elif self._generation.objects.is_as_left(location, version):
             return
         elif change.type is ChangeType.ADDED and not self._generation.objects.has_left(location):
-            return  # at the start, everything is looked at anyway
+            return  # at the start, everything is checked anyway
         unit = read_unit(change.before or change.object)
         if unit is not None and self._policies.find_synchronized(unit) is not None:
             self._queue.enqueue(unit)
@@ -165,7 +165,7 @@ class GenerationWatch:
 
 
 def _is_copy(item: JsonObject, location: ObjectLocation) -> bool:
-    """Is this its source? Anybody can write the UID of another source on an object."""
+    """Whether this is its source: anyone can write the UID of another source on an object."""
     source = read_source(item)
     if source is None or source.name not in ("", location.name):
         return False
@@ -176,8 +176,8 @@ async def _guard(work: Coroutine[None, None, None]) -> None:
     try:
         await work
     except LictorError as error:
-        # The next sweep sees to it.
-        log.warning("copies not looked after", extra={"why": str(error)[:200]})
+        # The next sweep handles it.
+        log.warning("copies not updated", extra={"why": str(error)[:200]})
 
 
 class _Watched(msgspec.Struct, frozen=True):
@@ -242,10 +242,10 @@ class TriggerWatch:
                     self._queue.enqueue(unit)
 
     async def heal(self, rules: Iterable[GenerateRule]) -> bool:
-        """Find triggers that came after their rule and for which nothing is there.
+        """Find triggers newer than their rule for which nothing was generated.
 
-        The request that told of them was lost, or what was made was deleted while nobody looked.
-        False where some triggers are not known yet.
+        Their request was lost, or the generated objects were deleted without being observed.
+        Returns False if some triggers are not known yet.
         """
         is_whole = True
         for rule in rules:

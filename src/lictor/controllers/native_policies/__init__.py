@@ -1,1 +1,1 @@
-"""Kubernetes' own admission policies that are made from policies of lictor."""
+"""Kubernetes admission policies that are generated from lictor's policies."""

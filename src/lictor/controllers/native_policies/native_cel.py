@@ -1,6 +1,7 @@
-"""ValidatingPolicies and MutatingPolicies as admission policies of Kubernetes' own."""
+"""Generates Kubernetes admission policies from ValidatingPolicies and MutatingPolicies."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -15,14 +16,16 @@ from lictor.controllers.native_policies.objects import (
 )
 from lictor.core.errors import CompileError
 from lictor.core.families.admission_policy import VALIDATING_KIND
-from lictor.core.families.kyverno_cel.autogen import list_floors
+from lictor.core.families.family import expect_record
+from lictor.core.families.kyverno_cel.autogen import list_template_paths
 from lictor.core.families.kyverno_cel.records import MutatingPolicy, ValidatingPolicy
 from lictor.core.lang.cel.environment import kubernetes_environment
 from lictor.core.model.cel_policy import CelException
 from lictor.core.model.matching import MatchCondition
+from lictor.core.model.metadata import PolicyRecord
 from lictor.core.raw import Json, JsonObject
 
-# What exceptions allow, and the variable that takes its place in a native policy.
+# What exceptions allow, and the variable that replaces it in a native policy.
 _ALLOWANCES = (("allowedImages", "images"), ("allowedValues", "allowed_values"))
 
 _NO_API = (
@@ -34,7 +37,7 @@ _NO_API = (
 def build_validating(
     policy: ValidatingPolicy, owner: PolicyOwner, exceptions: Iterable[CelException]
 ) -> AdmissionPolicyPair:
-    """Both objects; CompileError says why a policy is not made native."""
+    """Both objects; raises CompileError if the policy cannot be made native."""
     spec = policy.spec
     kind = VALIDATING_KIND
     if not spec.autogen.validating_admission_policy.enabled:
@@ -98,14 +101,19 @@ def _write_native(
     return replaced
 
 
-def build_native_validating(
-    policy: ValidatingPolicy, request: NativeRequest
-) -> AdmissionPolicyPair:
+def build_native_cel(policy: PolicyRecord, request: NativeRequest) -> AdmissionPolicyPair:
+    """Both objects of a policy that validates or mutates."""
+    if isinstance(policy, MutatingPolicy):
+        return _build_mutating_pair(policy, request)
+    return _build_validating_pair(expect_record(policy, ValidatingPolicy), request)
+
+
+def _build_validating_pair(policy: ValidatingPolicy, request: NativeRequest) -> AdmissionPolicyPair:
     """Both objects, with the exceptions that may concern the policy."""
     return build_validating(policy, request.owner, _list_exceptions(request))
 
 
-def build_native_mutating(policy: MutatingPolicy, request: NativeRequest) -> AdmissionPolicyPair:
+def _build_mutating_pair(policy: MutatingPolicy, request: NativeRequest) -> AdmissionPolicyPair:
     """The same for a policy that changes objects."""
     version = request.mutating_version
     if not version and policy.spec.autogen.mutating_admission_policy.enabled:
@@ -114,7 +122,12 @@ def build_native_mutating(policy: MutatingPolicy, request: NativeRequest) -> Adm
 
 
 def _list_exceptions(request: NativeRequest) -> list[CelException]:
-    return [each for each in request.exceptions if isinstance(each, CelException)]
+    now = datetime.now(UTC)
+    return [
+        each
+        for each in request.exceptions
+        if isinstance(each, CelException) and not each.spec.is_expired(now)
+    ]
 
 
 def _skip(kind: str, reason: str) -> CompileError:
@@ -127,7 +140,7 @@ def _check_common(policy: ValidatingPolicy | MutatingPolicy, kind: str) -> None:
         raise _skip(kind, "namespaced policies are not applicable.")
     if constraints is None:
         raise _skip(kind, "no matchConstraints found.")
-    if any(True for _ in list_floors(constraints, policy.spec.autogen.pod_controllers)):
+    if any(True for _ in list_template_paths(constraints, policy.spec.autogen.pod_controllers)):
         raise _skip(kind, "pod controllers autogen is enabled.")
     if evaluation.mode != "Kubernetes":
         raise _skip(kind, f"evaluation mode {evaluation.mode} is not applicable.")
@@ -191,7 +204,7 @@ def _replace_allowances(value: Json) -> Json:
 
 
 def _check_language(kind: str, native: JsonObject, *, has_patches: bool) -> None:
-    """Does the API server understand all of it? It has none of Kyverno's own functions."""
+    """Check that the API server supports all of it: it has none of Kyverno's functions."""
     from lictor.lint.cel_expressions import ExpressionContext
     from lictor.lint.cel_policies import check_cel_fields, list_cel_fields, list_condition_fields
     from lictor.lint.field import Field

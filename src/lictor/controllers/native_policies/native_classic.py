@@ -31,7 +31,7 @@ _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 def build_constraints(
     match: Match, excluded: Iterable[Match], find: FindResources
 ) -> tuple[JsonObject, list[tuple[str, str]]]:
-    """The match constraints, and conditions for what these cannot say."""
+    """The match constraints, and conditions for what these cannot express."""
     filters = list_descriptions(match)
     constraints: JsonObject = {"resourceRules": _build_rules(filters, find)}
     selector = _select_namespaces(filters[0])
@@ -236,7 +236,7 @@ def _check_selectors(filters: list[ResourceDescription], *, is_match: bool) -> N
 def build_classic(
     policy: Policy, owner: PolicyOwner, exceptions: Iterable[PolicyException], find: FindResources
 ) -> AdmissionPolicyPair:
-    """Both objects; CompileError says why a policy cannot be made native."""
+    """Both objects; raises CompileError if the policy cannot be made native."""
     rule, cel = check_policy(policy)
     concerned = [each for each in exceptions if _concerns(each, policy, rule)]
     check_exceptions(concerned)

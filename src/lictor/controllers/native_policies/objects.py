@@ -114,7 +114,7 @@ def write(record: Json) -> Json:
 
 
 def name_conditions(conditions: Iterable[tuple[str, str]]) -> list[JsonObject]:
-    """Names and expressions as match conditions, each with a name of its own."""
+    """Names and expressions as match conditions with unique names."""
     made: dict[str, str] = {}
     for name, expression in conditions:
         free, number = name, 2
@@ -143,7 +143,7 @@ def mutating_binding(version: str) -> Resource:
 
 
 class NativeObjectWriter:
-    """Writes objects that differ from what they should be, and only those."""
+    """Writes objects that differ from the desired state, and only those."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -210,7 +210,7 @@ def _merge(wanted: JsonObject, found: JsonObject) -> JsonObject:
 
 def is_ours(found: JsonObject) -> bool:
     """Was it generated from a policy?"""
-    owners = {(kind.kind, kind.group) for kind in registry().kinds if kind.build_native}
+    owners = {(kind.kind, kind.group) for kind in registry().kinds if kind.has_native_form}
     return any(
         (reference.get("kind"), str(reference.get("apiVersion")).partition("/")[0]) in owners
         for reference in found["metadata"].get("ownerReferences") or ()

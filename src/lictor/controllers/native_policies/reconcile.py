@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 from lictor.controllers.context import ControllerContext, EmitEvent
 from lictor.controllers.loop import ReconcileLoop
+from lictor.controllers.native_policies.native_cel import build_native_cel
+from lictor.controllers.native_policies.native_classic import build_native_classic
 from lictor.controllers.native_policies.objects import (
     GROUP,
     MANAGED,
@@ -24,11 +26,11 @@ from lictor.controllers.native_policies.objects import (
 )
 from lictor.controllers.status.policies import NativePolicyOutcomes, WebhookReadiness
 from lictor.core.errors import ApiError, CompileError
-from lictor.core.families.registry import resolve
+from lictor.core.families.policy_status import GeneratedPolicyState
+from lictor.core.model.policy import Policy
 from lictor.core.model.program import Phase
 from lictor.core.raw import JsonObject
 from lictor.core.report.events import Event, EventAction, EventReason, EventSource, ObjectReference
-from lictor.core.report.policy_status import GeneratedPolicyState
 from lictor.kubernetes.discovery import Discovery
 from lictor.kubernetes.resource import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -39,7 +41,7 @@ from lictor.kubernetes.resource import (
 from lictor.kubernetes.stored_policy import StoredPolicy
 
 
-def tell_generated(policy: StoredPolicy, pair: AdmissionPolicyPair) -> tuple[Event, Event]:
+def build_generated_events(policy: StoredPolicy, pair: AdmissionPolicyPair) -> tuple[Event, Event]:
     """One event for the admission policy, one for its binding; both about the policy."""
     about = ObjectReference(
         policy.resource.api_version,
@@ -79,7 +81,7 @@ _PATIENCE = 60.0
 
 
 class NativePolicyReconciler:
-    """Creates, updates and deletes the admission policies that policies ask for."""
+    """Creates, updates and deletes the admission policies that policies request."""
 
     def __init__(
         self,
@@ -150,7 +152,6 @@ class NativePolicyReconciler:
 
     def _build(self, policy: StoredPolicy, version: str) -> AdmissionPolicyPair | None:
         """Both objects of a policy; None where it is of a kind that is never made native."""
-        build = policy.kind.build_native
         is_mutating = policy.kind.phases == (Phase.MUTATE,)
         flags = self._flags
         is_wanted = (
@@ -158,12 +159,13 @@ class NativePolicyReconciler:
             if is_mutating
             else flags.generate_validating_admission_policy
         )
-        if policy.record is None or not build or not is_wanted:
+        if policy.record is None or not policy.kind.has_native_form or not is_wanted:
             return None
         exceptions = self._store.exceptions.find_named(policy)
         request = NativeRequest(_own(policy), exceptions, self._find, version)
-        made: AdmissionPolicyPair = resolve(build)(policy.record, request)
-        return made
+        if isinstance(policy.record, Policy):
+            return build_native_classic(policy.record, request)
+        return build_native_cel(policy.record, request)
 
     def _find(self, kind: str) -> list[AdmittedResource]:
         return [
@@ -182,7 +184,7 @@ class NativePolicyReconciler:
                 is_fresh |= await self._keep(policy, pair, there)
             except ApiError as error:
                 outcomes[policy.uid] = GeneratedPolicyState(
-                    generated=False, message=_tell_refusal(pair, error)
+                    generated=False, message=_describe_refusal(pair, error)
                 )
             else:
                 outcomes[policy.uid] = GeneratedPolicyState(generated=True)
@@ -203,7 +205,7 @@ class NativePolicyReconciler:
             if await self._objects.keep(resource, wanted, found):
                 is_fresh |= found is None
         if is_fresh:
-            for event in tell_generated(policy, pair):
+            for event in build_generated_events(policy, pair):
                 self._emit(event)
         return is_fresh
 
@@ -267,7 +269,7 @@ def _resources_of(pair: AdmissionPolicyPair) -> Iterable[Resource]:
     return mutating_policy(version), mutating_binding(version)
 
 
-def _tell_refusal(pair: AdmissionPolicyPair, error: ApiError) -> str:
+def _describe_refusal(pair: AdmissionPolicyPair, error: ApiError) -> str:
     kind = pair.policy["kind"]
     if error.reason == NOT_OURS:
         return f"skip generating {kind}: {error}"

@@ -73,7 +73,7 @@ _REFUSALS = frozenset((400, 403, 404, 413, 422))
 _Source: TypeAlias = tuple[Resource, JsonObject]
 
 
-class _Parcel(msgspec.Struct):
+class _ObjectResults(msgspec.Struct):
     """All results about one object; later ones replace earlier ones."""
 
     subject: ReportSubject
@@ -107,38 +107,38 @@ class Aggregator:
             if failure is not None:
                 raise failure
 
-    def _collect(self) -> list[_Parcel]:
-        parcels: dict[tuple[str, str, str, str], _Parcel] = {}
+    def _collect(self) -> list[_ObjectResults]:
+        pending_by_object: dict[tuple[str, str, str, str], _ObjectResults] = {}
         for resource, report in self._list():
             subject, entries = read_ephemeral(report)
             # Sent before the object had a UID: the replica that owns the object processes it.
             if subject.uid and not self._owns(subject.uid):
                 continue
             key = subject.uid, subject.kind, subject.namespace, subject.name
-            parcel = parcels.setdefault(key, _Parcel(subject, [], {}))
-            parcel.sources.append((resource, report))
+            pending = pending_by_object.setdefault(key, _ObjectResults(subject, [], {}))
+            pending.sources.append((resource, report))
             for entry in entries:
                 about = entry.get("source", ""), entry["policy"], entry.get("rule", "")
-                parcel.entries[about] = entry
-        return list(parcels.values())
+                pending.entries[about] = entry
+        return list(pending_by_object.values())
 
     def _list(self) -> list[_Source]:
         found = [(cache.resource, report) for cache in self._caches for report in cache.list()]
         return sorted(found, key=lambda source: _read_version(source[1]))
 
-    async def _work(self, waiting: Iterator[_Parcel]) -> None:
-        for parcel in waiting:
-            await self._take(parcel)
+    async def _work(self, waiting: Iterator[_ObjectResults]) -> None:
+        for pending in waiting:
+            await self._take(pending)
 
-    async def _take(self, parcel: _Parcel) -> None:
-        found = await self._find(parcel.subject)
+    async def _take(self, pending: _ObjectResults) -> None:
+        found = await self._find(pending.subject)
         if found is not None:
             if not self._owns(found.uid):
                 return
-            await self._add(found, list(parcel.entries.values()))
-        elif any(time.time() - _read_time(report) < _PATIENCE for _, report in parcel.sources):
+            await self._add(found, list(pending.entries.values()))
+        elif any(time.time() - _read_time(report) < _PATIENCE for _, report in pending.sources):
             return
-        for resource, report in parcel.sources:
+        for resource, report in pending.sources:
             metadata = report["metadata"]
             await self._client.delete(
                 resource,

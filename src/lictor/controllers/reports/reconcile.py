@@ -90,7 +90,7 @@ _SHOW_EVERY = 5.0
 
 
 class CurrentPlan:
-    """The current scan plan; tells the writer which entries belong to the scanner."""
+    """The current scan plan; defines which entries belong to the scanner."""
 
     def __init__(self) -> None:
         self.plan = ScanPlan((), (), frozenset())
@@ -105,7 +105,7 @@ class CurrentPlan:
 class Reports:
     """Everything about reports in one replica; `run` until cancelled.
 
-    Every replica runs this; the Membership says which objects are whose.
+    Every replica runs this; the Membership assigns the objects.
     """
 
     name = "reports"
@@ -259,7 +259,7 @@ class _Filters:
 
 
 def _heed_labels(change: Change, scanner: Scanner) -> None:
-    """Scan again where labels of a namespace change: namespace selectors use them."""
+    """Scan again if labels of a namespace change: namespace selectors use them."""
     before = (change.before or change.object)["metadata"].get("labels")
     if before != change.object["metadata"].get("labels"):
         scanner.scan_again()

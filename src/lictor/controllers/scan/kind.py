@@ -40,8 +40,8 @@ _PAUSE = 2.0
 _LONGEST_PAUSE = 60.0
 _BITS = 30
 _MASK = (1 << _BITS) - 1
-# Answers after which a retry is of no use: the object's namespace is
-# being deleted, or there is none; or it is refused by someone's policy.
+# Responses after which a retry is useless: the object's namespace is being deleted, or does not
+# exist; or a policy denies it.
 _REFUSALS = frozenset((400, 403, 404, 413, 422))
 _TOLD = frozenset((Status.FAIL, Status.ERROR))
 
@@ -62,7 +62,7 @@ class ScanContext(msgspec.Struct, frozen=True):
     # Called with every object that has new failures, for events.
     emit: EmitFailures = lambda request, results: None  # noqa: ARG005
     progress: ScanProgress = msgspec.field(default_factory=ScanProgress)
-    # So many pages are in memory at once, whatever the number of kinds.
+    # The number of pages in memory, for all kinds together.
     readers: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(3))
 
 
@@ -76,7 +76,7 @@ class _Evaluated(msgspec.Struct, frozen=True):
     print: int
     # The failures that events are written about.
     failures: list[Result]
-    # Where these are the results of policies that changed, and the others stay as they are.
+    # Whether these are only the results of changed policies, and the others stay.
     change: PlanChange | None = None
 
 
@@ -113,7 +113,7 @@ class KindScan:
         self._again.set()
 
     async def run(self) -> None:
-        """Read, follow, and begin again where that breaks."""
+        """Read, watch, and restart after failures."""
         pause = _PAUSE
         while True:
             self._again.clear()
@@ -128,7 +128,7 @@ class KindScan:
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _log_failure(self, error: Exception) -> None:
-        """Log once why this kind cannot be read: a missing role may never come."""
+        """Log once why this kind cannot be read: a missing role may be permanent."""
         why = str(error)[:200]
         if why == self._complaint:
             return
@@ -210,7 +210,7 @@ class KindScan:
         self._context.scanned.remove(uid)
         self._context.writer.forget(uid)
 
-    # --- judging
+    # --- evaluation
 
     async def _take(self, items: Iterable[JsonObject], *, forced: bool) -> None:
         mine = [item for item in items if self._context.owns(_uid_of(item))]
@@ -218,9 +218,9 @@ class KindScan:
         if not mine:
             return
         # In a thread: policies that look something up wait for the event loop.
-        judged = await asyncio.to_thread(self._evaluate_all, mine, forced)
-        waiting = iter(judged)
-        workers = (self._write_each(waiting) for _ in range(min(_WRITERS, len(judged))))
+        evaluated = await asyncio.to_thread(self._evaluate_all, mine, forced)
+        waiting = iter(evaluated)
+        workers = (self._write_each(waiting) for _ in range(min(_WRITERS, len(evaluated))))
         for failure in await asyncio.gather(*workers, return_exceptions=True):
             if failure is not None:
                 raise failure
@@ -229,14 +229,14 @@ class KindScan:
         made: list[_Evaluated] = []
         for item in items:
             try:
-                judged = self._evaluate(item, forced=forced)
+                evaluated = self._evaluate(item, forced=forced)
             except Exception:
                 # One object that cannot be evaluated must not stop the others.
                 self._context.progress.refused += 1
-                log.exception("object not judged", extra={"uid": _uid_of(item)})
+                log.exception("object not evaluated", extra={"uid": _uid_of(item)})
                 continue
-            if judged is not None:
-                made.append(judged)
+            if evaluated is not None:
+                made.append(evaluated)
         return made
 
     def _evaluate(self, item: JsonObject, *, forced: bool) -> _Evaluated | None:
@@ -264,7 +264,7 @@ class KindScan:
         self, plan: KindPlan, request: Request, subject: ReportSubject, state: int
     ) -> _Evaluated | None:
         scanned = self._context.scanned
-        results = self._judge(plan, request)
+        results = self._evaluate_plan(plan, request)
         lines = self._list_entries(results)
         print_ = hash_entries(lines) & _MASK
         known = scanned.get(subject.uid)
@@ -276,12 +276,12 @@ class KindScan:
     def _evaluate_change(
         self, change: PlanChange, request: Request, subject: ReportSubject, state: int
     ) -> _Evaluated | None:
-        """What policies say that changed: what the others have said of the object still holds."""
+        """The results of changed policies: those of the others are still valid."""
         scanned = self._context.scanned
         value, is_reported = scanned.get(subject.uid) or (0, False)
-        results = self._judge(change.after, request)
+        results = self._evaluate_plan(change.after, request)
         lines = self._list_entries(results)
-        before = self._list_entries(self._judge(change.before, request))
+        before = self._list_entries(self._evaluate_plan(change.before, request))
         difference = hash_entries(lines) - hash_entries(before)
         print_ = (value + difference) & _MASK
         if difference == 0:
@@ -290,8 +290,8 @@ class KindScan:
         news = self._choose_news(results)
         return _Evaluated(request, subject, lines, state, print_, news, change)
 
-    def _judge(self, plan: KindPlan, request: Request) -> list[Result]:
-        return [] if self._context.is_filtered(request) else plan.judge(request)
+    def _evaluate_plan(self, plan: KindPlan, request: Request) -> list[Result]:
+        return [] if self._context.is_filtered(request) else plan.evaluate(request)
 
     def _list_entries(self, results: Iterable[Result]) -> list[ReportEntry]:
         form = self._context.form
@@ -309,59 +309,59 @@ class KindScan:
     # --- writing
 
     async def _write_each(self, waiting: Iterator[_Evaluated]) -> None:
-        for judged in waiting:
+        for evaluated in waiting:
             try:
-                await self._write(judged)
+                await self._write(evaluated)
             except ApiError as error:
                 if error.status not in _REFUSALS:
                     raise
                 self._context.progress.refused += 1
                 log.info(
                     "report refused",
-                    extra={"uid": judged.subject.uid, "why": str(error)[:200]},
+                    extra={"uid": evaluated.subject.uid, "why": str(error)[:200]},
                 )
 
-    async def _write(self, judged: _Evaluated) -> None:
-        context, subject = self._context, judged.subject
+    async def _write(self, evaluated: _Evaluated) -> None:
+        context, subject = self._context, evaluated.subject
         known = context.scanned.get(subject.uid)
         exists = known is not None and known[1]
-        if judged.change is not None and exists:
-            await self._amend(judged, judged.change)
+        if evaluated.change is not None and exists:
+            await self._amend(evaluated, evaluated.change)
             return
-        if judged.lines:
-            entries = stamp_entries(judged.lines, int(time.time()))
-            await context.writer.write(subject, entries, judged=_mark(judged), exists=exists)
+        if evaluated.lines:
+            entries = stamp_entries(evaluated.lines, int(time.time()))
+            await context.writer.write(subject, entries, scan_hash=_mark(evaluated), exists=exists)
         elif exists:
             await context.writer.remove(subject)
-        self._note_written(judged, is_reported=bool(judged.lines), wrote=exists)
+        self._note_written(evaluated, is_reported=bool(evaluated.lines), wrote=exists)
 
-    async def _amend(self, judged: _Evaluated, change: PlanChange) -> None:
-        entries = stamp_entries(judged.lines, int(time.time()))
+    async def _amend(self, evaluated: _Evaluated, change: PlanChange) -> None:
+        entries = stamp_entries(evaluated.lines, int(time.time()))
         left = await self._context.writer.amend(
-            judged.subject, entries, change.replaces, judged=_mark(judged)
+            evaluated.subject, entries, change.replaces, scan_hash=_mark(evaluated)
         )
         if left is not None:
-            self._note_written(judged, is_reported=bool(left), wrote=True)
+            self._note_written(evaluated, is_reported=bool(left), wrote=True)
             return
-        # Someone took the report away, or it does not hold everything.
-        self._context.scanned.remove(judged.subject.uid)
+        # The report was deleted, or is incomplete.
+        self._context.scanned.remove(evaluated.subject.uid)
         whole = await asyncio.to_thread(
-            self._evaluate_whole, self._plan, judged.request, judged.subject, judged.state
+            self._evaluate_whole, self._plan, evaluated.request, evaluated.subject, evaluated.state
         )
         if whole is not None:
             await self._write(whole)
 
-    def _note_written(self, judged: _Evaluated, *, is_reported: bool, wrote: bool) -> None:
+    def _note_written(self, evaluated: _Evaluated, *, is_reported: bool, wrote: bool) -> None:
         context = self._context
         context.progress.written += is_reported or wrote
-        value = judged.state << _BITS | judged.print
-        context.scanned.put(judged.subject.uid, value, reported=is_reported)
-        if judged.failures:
-            context.emit(judged.request, judged.failures)
+        value = evaluated.state << _BITS | evaluated.print
+        context.scanned.put(evaluated.subject.uid, value, reported=is_reported)
+        if evaluated.failures:
+            context.emit(evaluated.request, evaluated.failures)
 
 
-def _mark(judged: _Evaluated) -> str:
-    return f"{judged.state:x}-{judged.print:x}"
+def _mark(evaluated: _Evaluated) -> str:
+    return f"{evaluated.state:x}-{evaluated.print:x}"
 
 
 async def _rest(seconds: float) -> None:
@@ -385,7 +385,7 @@ def _take_state(content: bytes, plan: int) -> int:
 
 
 def read_mark(text: str) -> int:
-    """The annotation of a report as ScannedObjects stores it; 0 where it is not ours."""
+    """The annotation of a report as ScannedObjects stores it; 0 if it is not lictor's."""
     try:
         state, print_ = (int(part, 16) for part in text.split("-"))
     except ValueError:
@@ -394,5 +394,5 @@ def read_mark(text: str) -> int:
 
 
 def check_mark(mark: int, entries: Iterable[JsonObject]) -> int:
-    """The mark, or 0 where the scanner has not written these entries: they are written again."""
+    """The mark, or 0 if the entries are not the scanner's: they are written again."""
     return mark if mark & _MASK == hash_written(entries) & _MASK else 0

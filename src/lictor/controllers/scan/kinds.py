@@ -1,4 +1,4 @@
-"""Which kinds are scanned in the background, since when, and which events follow from results."""
+"""The scanned kinds, their state, and the events of new results."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from lictor.controllers.context import EmitEvent
-from lictor.controllers.report_writer import JUDGED, MIXED
+from lictor.controllers.report_writer import FORMER_SCAN_HASH, MIXED, SCAN_HASH
 from lictor.controllers.scan.kind import KindScan, ScanContext, check_mark, read_mark
 from lictor.controllers.scan.plan import KindPlan, ScanPlan
 from lictor.controllers.scan.progress import ScannedObjects, ScanProgress
@@ -22,8 +22,8 @@ from lictor.kubernetes.settings import Settings
 from lictor.kubernetes.work_queue import cancel_all
 from lictor.policies.store import PolicyStore
 
-# A first scan may find thousands of failures, which are all in the reports: nobody reads so
-# many events, and they would crowd out those of other controllers.
+# A first scan may find thousands of failures, all in the reports: that many events are useless, and
+# would displace those of other controllers.
 _PERIOD = 10.0
 _OBJECTS = 20
 
@@ -73,11 +73,11 @@ class ScanEvents:
 log = logging.getLogger(__name__)
 
 _PAGE = 500
-# Of reports with what they say, which may be a megabyte each.
+# For reports with their content, which may be a megabyte each.
 _PAGE_OF_WHOLE = 50
 _PAUSE = 2.0
 _LONGEST_PAUSE = 30.0
-# Kinds that change all the time, or that controllers write: they are never scanned.
+# Kinds that change continuously, or that controllers write: they are never scanned.
 _UNSCANNED = BOOKKEEPING_KINDS | {("discovery.k8s.io", "EndpointSlice")}
 
 
@@ -119,10 +119,10 @@ class Scanner:
         return False
 
     async def load(self, *, checked: bool = False) -> None:
-        """Read what earlier scans said, so that only what changed since is judged again.
+        """Read the results of earlier scans, so that only changes are evaluated again.
 
-        Reports that someone took away are missed here, and are written again; with `checked`, also
-        those in which someone has changed what a scan said.
+        Deleted reports are missing here, and are written again; with `checked`, also those in which
+        the scan's entries were changed.
         """
         pause = _PAUSE
         while True:
@@ -153,7 +153,7 @@ class Scanner:
         return scanned, mixed
 
     def _check(self, report: JsonObject) -> int:
-        """The mark of a report, where it has what the scanner wrote."""
+        """The mark of a report, if it has the scanner's entries."""
         entries = read_entries(report)
         if len(entries) != len(report.get("results") or ()):
             return 0
@@ -192,7 +192,7 @@ class Scanner:
         self._restless.set()
 
     def scan_again(self, *, forced: bool = False) -> None:
-        """Look at everything again: labels of a namespace changed, or with `forced`, settings."""
+        """Scan again: labels of a namespace changed, or with `forced`, settings."""
         for scan in self._scans.values():
             scan.wake(forced=forced)
 
@@ -201,7 +201,8 @@ class Scanner:
 
 
 def _read_mark(report: JsonObject) -> int:
-    return read_mark(str((report["metadata"].get("annotations") or {}).get(JUDGED, "")))
+    notes = report["metadata"].get("annotations") or {}
+    return read_mark(str(notes.get(SCAN_HASH) or notes.get(FORMER_SCAN_HASH, "")))
 
 
 def _remember(metadata: JsonObject, mark: int, scanned: ScannedObjects, mixed: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""Which policies apply to existing objects, and which of them to one kind of object?"""
+"""The policies for existing objects, and those for one kind of object."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,6 @@ from lictor.controllers.scan.progress import hash_text
 from lictor.core.assembly import compile_documents
 from lictor.core.engine import Engine
 from lictor.core.facts.resource_names import ResourceNames
-from lictor.core.families.registry import resolve
 from lictor.core.load.policies import load_documents
 from lictor.core.model.program import CompiledRule, Phase, Program
 from lictor.core.model.request import GroupVersionKind, Request
@@ -88,7 +87,7 @@ class NativePrograms:
             cache.listen(lambda _: listener())
 
     def programs(self) -> tuple[Marked, Marked]:
-        """Those that judge, and those that change."""
+        """The validating ones, and the mutating ones."""
         mutating = next((pair for pair in self._mutating if pair and len(pair[0])), ())
         return self._compile(self._validating), self._compile(mutating)
 
@@ -137,7 +136,7 @@ class KindPlan(msgspec.Struct, frozen=True, dict=True):
     # Mutating policies: existing objects should look as if they had been applied.
     mutating: tuple[Engine, ...]
     key: int
-    # What it was made of: first those that judge, then those that change.
+    # Its parts: first the validating ones, then the mutating ones.
     candidates: tuple[tuple["ScanCandidate", ...], tuple["ScanCandidate", ...]] = ((), ())
 
     @cached_property
@@ -145,9 +144,9 @@ class KindPlan(msgspec.Struct, frozen=True, dict=True):
         """Policy -> text that changes when it does."""
         return {each.program.policy.key: each.mark for some in self.candidates for each in some}
 
-    def judge(self, request: Request) -> list[Result]:
+    def evaluate(self, request: Request) -> list[Result]:
         """The results of all policies for an existing object."""
-        # Policies that change requests judge here what is there already.
+        # Mutating policies validate existing objects here.
         results = list(evaluate_now(self.engine, replace(request, background=True)).results)
         for engine in self.mutating:
             results += _evaluate_mutation(engine, request)
@@ -159,11 +158,11 @@ class ScanCandidate(msgspec.Struct, frozen=True, eq=False):
 
     program: Program
     mark: str
-    # Kinds that were asked about last, and those of them that the program is about.
+    # The last queried kinds, and those of them that the program matches.
     _known: dict[str, Kinds] = msgspec.field(default_factory=dict)
 
     def choose(self, kinds: Kinds) -> Kinds:
-        """Those of the kinds that any rule can be about. Found out once for the same kinds."""
+        """The kinds that any rule may match, cached for the same kinds."""
         if self._known.get("asked") != kinds:
             found = (each for each in kinds if concerns(self.program, _find_kind(each)))
             self._known.update(asked=kinds, chosen=tuple(found))
@@ -186,7 +185,7 @@ class ScanPlan(msgspec.Struct, frozen=True, dict=True):
         )
 
     def for_kinds(self, kinds: Kinds) -> dict[Resource, KindPlan]:
-        """What concerns each of the kinds; those are left out that nothing concerns."""
+        """The programs for each of the kinds; kinds without any are omitted."""
         judging = _sort(self.judging, kinds)
         mutating = _sort(self.mutating, kinds)
         return {
@@ -242,7 +241,7 @@ class ScanPlanner:
 
     def _check(self, policy: StoredPolicy, known: _Known | None) -> _Known:
         programs, mark = self._store.programs(policy), self._store.mark(policy)
-        # A policy that could not be asked, and now can be, has other results without any change.
+        # A policy that becomes usable has other results without being changed.
         fault = self._store.find_fault(policy)
         mark += f"!{crc32(fault.encode()):x}" if fault else ""
         is_asked = (
@@ -274,8 +273,8 @@ class ScanPlanner:
 
 
 def _choose_rules(program: Program, phases: tuple[Phase, ...]) -> Iterator[CompiledRule]:
-    """Those of the phases. As in Kyverno, the digests of finished objects are no matter of scans:
-    whoever verifies images says the same twice otherwise.
+    """Those of the phases. As in Kyverno, scans do not check the digests of final objects, or
+    image verification would report the same twice.
     """
     verifying = {rule.name for rule in program.rules if rule.phase is Phase.VERIFY_IMAGES}
     for rule in program.rules:
@@ -294,7 +293,7 @@ def _sort(
 
 
 def verify_images_once(program: Program) -> Program:
-    """Without the second look at images, which is about what an admission has written.
+    """Without the second check of images, which is about the result of an admission.
 
     As in Kyverno, a report has one row for each image that a rule verifies.
     """
@@ -333,10 +332,10 @@ class PlanChange(msgspec.Struct, frozen=True, dict=True):
 
 
 def find_change(before: KindPlan, after: KindPlan) -> PlanChange | None:
-    """What to judge of objects that were judged by a plan before; None where that is everything.
+    """What to evaluate for objects evaluated with an earlier plan; None if everything.
 
-    Rules that verify images may write digests, which the rules after them see: with them, no policy
-    is judged by itself.
+    Rules that verify images may write digests, which later rules see: with them, no policy is
+    evaluated alone.
     """
     if any(_verifies_images(each) for plan in (before, after) for each in plan.candidates[0]):
         return None
@@ -365,14 +364,13 @@ def _is_changing(policy: StoredPolicy) -> bool:
 
 
 def _changes_others(policy: StoredPolicy) -> bool:
-    """A policy that changes existing objects: who does it reports it, on the trigger.
+    """A policy that changes existing objects reports on the trigger itself.
 
-    A scan of the trigger would find nothing, and take the place of what was reported.
+    A scan of the trigger would find nothing, and replace that result.
     """
-    names = policy.kind.list_existing_mutations
-    if policy.record is None or not names or not _is_changing(policy):
+    if policy.record is None or not _is_changing(policy):
         return False
-    return bool(resolve(names)(policy.record))
+    return bool(policy.kind.family.list_existing_mutations(policy.record))
 
 
 def _keys(program: Program) -> Iterable[tuple[str, str, str]]:
@@ -381,9 +379,8 @@ def _keys(program: Program) -> Iterable[tuple[str, str, str]]:
 
 
 def _is_everywhere(policy: StoredPolicy) -> bool:
-    """Is a policy never asked in the background, whatever its settings say?"""
-    skips = policy.kind.skips_scan
-    return bool(skips) and policy.record is not None and bool(resolve(skips)(policy.record))
+    """Whether a policy is never evaluated in the background, regardless of its settings."""
+    return policy.record is not None and policy.kind.family.skips_scan(policy.record)
 
 
 def _evaluate_mutation(engine: Engine, request: Request) -> list[Result]:

@@ -1,4 +1,4 @@
-"""What in the cluster would a policy refuse or change if it were enforced now? Writes nothing."""
+"""Previews what policies would deny or change in the cluster if enforced now."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -21,6 +21,7 @@ from lictor.kubernetes.resource import CONFIG_MAP
 from lictor.kubernetes.settings import read_settings
 from lictor.kubernetes.work_queue import cancel_all
 from lictor.lookups.lookups import ClusterLookups
+from lictor.policies.family_services import ServiceAccess
 from lictor.policies.store import PolicyStore
 
 
@@ -51,7 +52,7 @@ async def preview_policies(
 def _find(cluster: _Cluster, name: str) -> tuple[Program, ...]:
     found = [policy for policy in cluster.store.policies if name in (policy.key, policy.name)]
     if not found:
-        raise UsageError(f"there is no file and no policy in the cluster that is called {name!r}")
+        raise UsageError(f"no file and no policy in the cluster named {name!r}")
     programs = tuple(p for policy in found for p in cluster.store.programs(policy))
     if not programs:
         why = "; ".join(str(problem) for policy in found for problem in policy.problems)
@@ -72,10 +73,9 @@ def _compile(cluster: _Cluster, records: Sequence[PolicyRecord]) -> tuple[Progra
 async def _open_cluster(client: Client, flags: Flags, names: Names) -> AsyncIterator[_Cluster]:
     loop = asyncio.get_running_loop()
     lookups = ClusterLookups(client, loop, flags, namespace=names.namespace)
-    store, namespaces = (
-        PolicyStore(client, flags, lookups, open_modules=lookups.open_modules),
-        NamespaceCache(client),
-    )
+    access = ServiceAccess(names.namespace, lookups.get_path)
+    store = PolicyStore(client, flags, lookups, access)
+    namespaces = NamespaceCache(client)
     parts = (lookups, store, namespaces)
     running = [asyncio.create_task(part.run()) for part in parts]
     try:

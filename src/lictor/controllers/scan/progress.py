@@ -1,4 +1,4 @@
-"""Which objects have been scanned in which state, and how far is the scan?"""
+"""The scanned objects with their state, and the progress of the scan."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ _FIRST_SIZE = 1 << 10
 
 
 def hash_text(*parts: str | bytes) -> int:
-    """Sixty-three bits that stand for some text; never 0 or 1."""
+    """A 63-bit hash of a text; never 0 or 1."""
     digest = blake2b(digest_size=8)
     for part in parts:
         digest.update(part.encode() if isinstance(part, str) else part)
@@ -26,9 +26,9 @@ def hash_text(*parts: str | bytes) -> int:
 
 
 class ScannedObjects:
-    """UID -> the state it was judged in, and whether it has a report. Open addressing.
+    """UID -> the state it was evaluated in, and whether it has a report. Open addressing.
 
-    Several threads may use it at once: kinds are judged side by side.
+    Thread-safe: kinds are evaluated concurrently.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class ScannedObjects:
     def adopt(self, other: "ScannedObjects") -> None:
         """Replace the whole content by that of another one."""
         with self._lock:
-            self._keys, self._values = other._keys, other._values  # noqa: SLF001  (of its own class)
+            self._keys, self._values = other._keys, other._values  # noqa: SLF001  (same class)
             self._used, self._count = other._used, other._count  # noqa: SLF001
 
     def _find(self, key: int) -> int | None:
@@ -112,7 +112,7 @@ class ScannedObjects:
                 self._insert(key, values[place])
 
 
-# Where a member's Lease tells how far it is.
+# The annotation with the progress on a member's Lease.
 NOTE = "lictor.io/scan"
 
 
@@ -126,9 +126,9 @@ class ScanProgress:
         self.written = 0
         self.refused = 0
         self.finished_at = 0.0
-        # What the counters of metrics have been told.
+        # The values already added to the metrics.
         self._shown: dict[str, int] = {}
-        # Kinds that are read just now: how many objects have been looked at, and how many wait.
+        # Kinds that are being read: how many objects were read, and how many remain.
         self._passes: dict[Resource, tuple[int, int]] = {}
 
     @property
@@ -151,7 +151,7 @@ class ScanProgress:
             self.finished_at = time.time()
 
     def describe(self) -> dict[str, str]:
-        """The note for a member's Lease."""
+        """The annotation for a member's Lease."""
         told: dict[str, int | str] = {
             "kinds": self.kinds,
             "running": self.running,

@@ -1,4 +1,4 @@
-"""Which replica scans an object? UIDs are distributed over the replicas with live Leases."""
+"""Distributes the UIDs of objects over the replicas with live Leases."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 MEMBER_LABEL = "lictor.io/member-of"
 _PERIOD = 3.0
 _SETTLE = 1.0
-# A member that has not been heard of for so long is gone.
+# A member that was silent for this long is gone.
 _LIFETIME = 12.0
 _DEAD_SECONDS = 120.0
 # Points per member on the ring: enough that two members share the work nearly evenly.
@@ -40,7 +40,7 @@ class Membership:
         describe: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._client = client
-        # What else our Lease tells of us, as annotations.
+        # Additional annotations of this replica's Lease.
         self._describe = describe
         self._names = names
         self._group = group
@@ -48,7 +48,7 @@ class Membership:
         self._name = f"{names.prefix}-{group}-{_point(identity):016x}"
         labels = f"{MEMBER_LABEL}={group}"
         self._leases = Cache(client, LEASE, namespace=names.namespace, labels=labels)
-        # Lease -> what it said last, and when we heard that, by our own clock.
+        # Lease -> its last content, and when that was observed, by the local clock.
         self._heard: dict[str, tuple[str, float]] = {}
         self._ring: list[tuple[int, str]] = _build_ring((self._name,))
         self._members: tuple[str, ...] = (self._name,)
@@ -78,7 +78,7 @@ class Membership:
         try:
             await self._renew()
             await self._leases.wait()
-            # Replicas that start together should hear of each other before they begin.
+            # Replicas that start together should see each other before they begin.
             await asyncio.sleep(_SETTLE)
             renew_at = time.monotonic() + _PERIOD
             while True:
@@ -94,7 +94,7 @@ class Membership:
             await asyncio.shield(self._leave())
 
     def _hear(self, change: Change) -> None:
-        # Renewals are counted in their own time; who comes or goes at once.
+        # Renewals are processed periodically; joins and leaves at once.
         if change.type is not ChangeType.MODIFIED:
             self._changed.set()
 
@@ -139,7 +139,7 @@ class Membership:
         leases = {lease["metadata"]["name"]: lease for lease in self._leases.list()}
         for name, lease in leases.items():
             said = str((lease.get("spec") or {}).get("renewTime"))
-            # What a dead member said last is remembered, or it would count as heard again.
+            # The last content of a dead member is kept, or it would count as renewed.
             if self._heard.get(name, ("", 0.0))[0] != said:
                 self._heard[name] = (said, now)
         self._heard = {name: heard for name, heard in self._heard.items() if name in leases}

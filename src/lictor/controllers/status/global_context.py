@@ -23,7 +23,7 @@ class _State(msgspec.Struct, frozen=True):
 
 
 class GlobalContextStatus:
-    """Writes what the entries' own refreshes tell; asks for those that are followed by a watch."""
+    """Writes the results of refreshes; reads the state of watched entries."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._client: Client = context.client
@@ -40,7 +40,7 @@ class GlobalContextStatus:
         self.loop.wake()
 
     async def reconcile(self) -> None:
-        """Every entry's status as it should be; written only where it differs."""
+        """Write the status of every entry that differs."""
         entries = self._cache.list()
         names = {entry["metadata"]["name"] for entry in entries}
         self._states = {name: state for name, state in self._states.items() if name in names}

@@ -12,19 +12,19 @@ from lictor.controllers.loop import ReconcileLoop
 from lictor.controllers.quarantine import emit_quarantine
 from lictor.core.errors import ConflictError, NotFoundError
 from lictor.core.facts.resource_names import ResourceNames
-from lictor.core.families.registry import Role, WebhookMatch, resolve
+from lictor.core.families.family import Role
+from lictor.core.families.policy_status import GeneratedPolicyState, PolicyFacts
 from lictor.core.model.constraints import MatchResources
 from lictor.core.model.finding import Finding, Severity, write_path
 from lictor.core.raw import JsonObject
-from lictor.core.report.policy_status import GeneratedPolicyState, PolicyFacts, build_policy_status
 from lictor.kubernetes.client import Client
 from lictor.kubernetes.metrics import POLICY_CHANGES, label_policy, open_counter
 from lictor.kubernetes.rbac import Access, AccessCheck, ask_api_server, remember_answers
 from lictor.kubernetes.stored_policy import StoredPolicy
 from lictor.lint.documents_by_kind import LintContext, lint_document
-from lictor.policies.compile_trial import find_reason
 from lictor.policies.routes import is_served
 from lictor.policies.store import PolicyStore
+from lictor.policies.trials import find_reason
 
 
 class NativePolicyOutcomes:
@@ -96,7 +96,7 @@ class WebhookReadiness:
             listener()
 
 
-# What keeps a rule from being compiled; other mistakes only make it do something else.
+# What prevents a rule from compiling; other mistakes only change its behaviour.
 _FATAL = frozenset(
     [
         *("bad-expression", "bad-selector", "bad-condition", "bad-pattern", "bad-pod-security"),
@@ -113,14 +113,14 @@ class PolicyFaults:
         self._known: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     async def find(self, policy: StoredPolicy) -> tuple[str, ...]:
-        """What is wrong with a policy; nothing where it is fine."""
+        """The faults of a policy; nothing if there are none."""
         reason = self._store.find_reason(policy)
         if reason:
             return (reason,)
         known = self._known.get(policy.uid)
         if known is not None and known[0] == policy.generation:
             return known[1]
-        # The helper tells whether looking stays within limits; even so it may take seconds.
+        # The helper process checks that this stays within limits; it may still take seconds.
         reason = await find_reason(policy.document)
         found = (reason,) if reason else await self._look(policy)
         self._known[policy.uid] = (policy.generation, found)
@@ -164,7 +164,7 @@ class StatusFacts(msgspec.Struct, frozen=True):
     native: NativePolicyOutcomes
     faults: PolicyFaults
     allows: AccessCheck
-    # Who reads what is reported about; nobody asks for its permissions where there is no name.
+    # The user whose read permissions are checked; empty: no check.
     reports_account: str = ""
 
     async def read(self, policy: StoredPolicy) -> PolicyFacts:
@@ -179,10 +179,9 @@ class StatusFacts(msgspec.Struct, frozen=True):
         )
 
     async def _find_lacking(self, policy: StoredPolicy) -> tuple[str, ...]:
-        find = policy.kind.webhook_match
-        if not self.reports_account or policy.record is None or not find:
+        if not self.reports_account or policy.record is None:
             return ()
-        match: WebhookMatch | None = resolve(find)(policy.record)
+        match = policy.kind.family.describe_webhook(policy.record)
         lacking = []
         for group, version, resource in _list_resources(
             None if match is None else match.constraints
@@ -202,7 +201,7 @@ def _list_resources(constraints: MatchResources | None) -> Iterable[tuple[str, s
 
 
 class StatusWriter:
-    """Writes statuses that differ from what they should be, and only those."""
+    """Writes statuses that differ from the desired state, and only those."""
 
     def __init__(
         self,
@@ -217,8 +216,8 @@ class StatusWriter:
         self._facts = facts
         self._emit = emit
         self._clock = clock
-        # By uid: what was wanted, and what the API server made of it. It fills in defaults and
-        # drops what it does not know; that must not look like a difference.
+        # By uid: the desired status, and the stored one. The API server fills in defaults and drops
+        # unknown fields; that must not count as a difference.
         self._written: dict[str, tuple[JsonObject, JsonObject]] = {}
         # By uid: the version and the facts for which the status was found to be right.
         self._settled: dict[str, tuple[str, PolicyFacts]] = {}
@@ -227,8 +226,8 @@ class StatusWriter:
         """Check every policy."""
         live = set()
         for policy in self._store.policies:
-            # Other controllers write when policies that delete ran last, and how far those are
-            # that have servers of their own.
+            # Other controllers write the last run of deleting policies, and the state of those with
+            # separate servers.
             path = policy.kind.path
             is_bound = path is not None and path.per_policy
             if policy.kind.role is Role.POLICY and not is_bound:
@@ -268,9 +267,8 @@ class StatusWriter:
     def _build(self, policy: StoredPolicy, document: JsonObject, facts: PolicyFacts) -> JsonObject:
         old = document.get("status")
         now = self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
-        return build_policy_status(
-            policy.kind, policy.record, old if isinstance(old, dict) else {}, facts, now
-        )
+        before = old if isinstance(old, dict) else {}
+        return policy.kind.family.build_status(policy.kind, policy.record, before, facts, now)
 
     def _is_right(self, uid: str, document: JsonObject, wanted: JsonObject) -> bool:
         status = document.get("status") or {}

@@ -1,4 +1,4 @@
-"""The webhooks of kinds of policies that have paths of their own, which name the policies."""
+"""The webhooks of kinds with separate paths, which contain the policies' names."""
 
 from collections.abc import Iterable, Iterator
 
@@ -20,7 +20,7 @@ from lictor.controllers.webhook_configuration.rules import (
     write_selector,
 )
 from lictor.core.facts.resource_names import builtin_names
-from lictor.core.families.registry import PolicyKind, WebhookMatch, WebhookPath, resolve
+from lictor.core.families.family import PolicyKind, WebhookMatch, WebhookPath
 from lictor.core.model.matching import MatchCondition
 from lictor.core.raw import JsonObject
 from lictor.kubernetes.stored_policy import StoredPolicy
@@ -40,7 +40,7 @@ class _Part(msgspec.Struct, frozen=True):
 def draft_named(
     policies: Iterable[StoredPolicy], kind: PolicyKind, context: DraftContext, *, mutating: bool
 ) -> list[WebhookDraft]:
-    """One webhook for each failure policy, and one for each policy with conditions of its own."""
+    """One webhook for each failure policy, and one for each policy with match conditions."""
     parts = [
         part
         for policy in policies
@@ -94,7 +94,7 @@ class _Drafter:
             yield self._build(shared, None, [])
 
     def _draft_single(self, part: _Part) -> WebhookDraft | None:
-        """The webhook of its own that a policy asks for; None where it shares one."""
+        """The separate webhook of a policy; None if it shares one."""
         conditions = part.policy.derive("webhook-conditions", lambda: _list_conditions(part))
         if conditions:
             draft = self._build([part], part, conditions)
@@ -144,15 +144,15 @@ class _Drafter:
 
     def _choose_match_policy(self, single: _Part | None) -> str:
         if single is None or (self._mutating and self._path.names_stage):
-            # Digests are written into whatever version of the object comes.
+            # Digests are written into any version of the object.
             return EQUIVALENT
         return single.match.constraints.match_policy
 
 
 def _read_part(policy: StoredPolicy) -> Iterator[_Part]:
-    if policy.record is None or not policy.kind.webhook_match:
+    if policy.record is None:
         return
-    match: WebhookMatch | None = resolve(policy.kind.webhook_match)(policy.record)
+    match = policy.kind.family.describe_webhook(policy.record)
     if match is not None:
         yield _Part(
             policy,
@@ -183,7 +183,7 @@ def _list_conditions(part: _Part) -> list[JsonObject]:
     variants = match.variants if match.conditions else ()
     if not variants:
         return [{"name": each.name, "expression": each.expression} for each in match.conditions]
-    # On DELETE and CONNECT there may be no object to ask for its kind.
+    # On DELETE and CONNECT there may be no object to read the kind from.
     stored = set(variants[0][1].resource_rules[0].operations) <= {"CREATE", "UPDATE"}
     describe = _describe_object if stored else _describe_request
     found = _limit_conditions("autogen", [describe("", "Pod")], match.conditions)

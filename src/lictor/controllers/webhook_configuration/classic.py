@@ -35,7 +35,7 @@ _NAMESPACED = "Namespaced"
 def draft_classic(
     policies: Iterable[StoredPolicy], context: DraftContext, *, mutating: bool
 ) -> list[WebhookDraft]:
-    """One webhook for each failure policy, and one for each policy with conditions of its own."""
+    """One webhook for each failure policy, and one for each policy with match conditions."""
     asked = [
         policy
         for policy in policies
@@ -83,7 +83,7 @@ def _draft_group(
     if served:
         yield _draft_entries(draft, served, context, is_single=single is not None)
     if unserved:
-        # A webhook of its own, because its condition must not limit the kinds that are served.
+        # A separate webhook, because its condition must not limit the kinds that are served.
         other = msgspec.structs.replace(draft, name=f"{draft.name}-unserved")
         plain = [msgspec.structs.replace(entry, unserved_kind="") for entry in unserved]
         drafted = _draft_entries(other, plain, context, is_single=single is not None)
@@ -169,7 +169,7 @@ def _resolve(text: str, policy: StoredPolicy, context: DraftContext) -> Iterator
         yield RuleEntry(found.group, found.version, found.resource, found.subresource, scope)
     if not known and not any(map(has_wildcard, (selector.kind, selector.subresource))):
         # Its CustomResourceDefinition may be created later. The first object of the new kind must
-        # not be admitted before this configuration follows.
+        # not be admitted before this configuration is updated.
         group, version = (ALL if has_wildcard(each) else each for each in patterns[:2])
         yield RuleEntry(group, version, ALL, selector.subresource, ALL, unserved_kind=selector.kind)
 

@@ -51,10 +51,10 @@ _RESOURCES = frozenset({RESOURCE_VALIDATING, RESOURCE_MUTATING})
 def build_webhooks_loop(
     context: ControllerContext, healthy: Callable[[], bool]
 ) -> tuple[ReconcileLoop, WebhookReadiness]:
-    """The loop of the admission server's webhooks, and what it knows of policies in force.
+    """The loop of the admission server's webhooks, and the readiness of policies.
 
-    `healthy`: has the heartbeat lately come through the webhook? Where it has not, no requests
-    are sent to us.
+    `healthy`: whether the heartbeat came through the webhook recently. If not, no requests are sent
+    to the webhooks.
     """
     reconciler = WebhookReconciler(context, healthy)
     loop = ReconcileLoop(
@@ -122,7 +122,7 @@ class WebhookReconciler:
         if self._plan is not None and self._plan.base.is_same(base):
             return self._plan
         plan = self._draft(base)
-        # Each round asks the API server about what the one before brought up.
+        # Each round dry-runs what the one before produced.
         for _ in range(_MOST_ROUNDS):
             if not await self._evaluate.learn():
                 break
@@ -154,7 +154,7 @@ class WebhookReconciler:
         )
 
     def _check_settings(self, settings: Settings) -> tuple[Settings, tuple[str, ...]]:
-        """The settings without what the API server refuses, and what that is."""
+        """The settings without what the API server refuses, and the reasons."""
         dropped = []
         for field, part, default in _REFUSABLE:
             value = getattr(settings, field)

@@ -1,4 +1,4 @@
-"""Webhooks before they have an address, and the configurations that do not follow from policies."""
+"""Webhooks without an address, and the configurations that do not depend on policies."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
@@ -7,7 +7,8 @@ import msgspec
 
 from lictor.controllers.webhook_configuration.match_conditions import Exemptions
 from lictor.controllers.webhook_configuration.rules import ALL, make_rule
-from lictor.core.families.registry import PolicyKind, Role, registry
+from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.registry import registry
 from lictor.core.raw import JsonObject
 from lictor.kubernetes.discovery import ServedResource
 from lictor.kubernetes.flags import Flags
@@ -38,9 +39,9 @@ class WebhookDraft(msgspec.Struct, frozen=True):
     object_selector: JsonObject = {}
     side_effects: str = NONE_ON_DRY_RUN
     match_policy: str = EQUIVALENT
-    # Of mutating webhooks: whether the API server asks again after others' changes.
+    # For mutating webhooks: the reinvocation policy.
     reinvocation: str = "Never"
-    # Why the API server refuses it: such a webhook is left out.
+    # Why the API server refuses it: such a webhook is omitted.
     refusal: str = ""
 
 
@@ -57,13 +58,13 @@ class DraftContext(msgspec.Struct, frozen=True):
 
 
 class WebhookEndpoint(msgspec.Struct, frozen=True):
-    """Where the API server finds us, and the authority of our certificate."""
+    """The address of the webhook server, and the authority of its certificate."""
 
     ca_bundle: str
     namespace: str
     service: str
     port: int = 443
-    # `host:port`, where we are reached without a Service.
+    # `host:port`, if there is no Service.
     server: str = ""
 
     def connect(self, path: str) -> JsonObject:
@@ -80,7 +81,7 @@ class WebhookEndpoint(msgspec.Struct, frozen=True):
 
 
 def render_webhook(draft: WebhookDraft, address: WebhookEndpoint, *, mutating: bool) -> JsonObject:
-    """A webhook in the API's form, with every default written out: so it can be compared."""
+    """A webhook in the API's form, with all defaults, so that it can be compared."""
     webhook: JsonObject = {
         "name": draft.name,
         "admissionReviewVersions": ["v1"],
@@ -139,7 +140,7 @@ _TTL_LABEL = "cleanup.kyverno.io/ttl"
 
 
 class ConfigurationDraft(msgspec.Struct, frozen=True):
-    """A webhook configuration before it has an address; `name` is without prefix."""
+    """A webhook configuration without an address; `name` is without prefix."""
 
     name: str
     mutating: bool

@@ -1,7 +1,7 @@
-"""Do our webhooks answer? A Lease is touched through one of them, which stamps its own time on it.
+"""Checks that the webhooks answer: a Lease is updated through one of them, which stamps it.
 
-Whoever leads writes the Lease at an interval; the webhook for it (`/verifymutate`, which fails
-open) answers with the annotation. Where beats come without a new stamp, nobody answers.
+The leader writes the Lease at an interval; its webhook (`/verifymutate`, which fails open) adds an
+annotation. Writes without a new stamp mean that no webhook answers.
 """
 
 import logging
@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 STAMP = "kyverno.io/last-request-time"
 LABELS = {"app.kubernetes.io/name": "kyverno"}
 INTERVAL = 10.0
-# Heartbeats without an answer until the webhooks count as broken: 100 seconds. They are counted:
-# clocks that differ, or an API server that is down, say nothing about webhooks.
+# Unanswered heartbeats until the webhooks count as broken: 100 seconds. They are counted: different
+# clocks, or an API server that is down, are no evidence.
 _PATIENCE = 10
 
 
@@ -39,20 +39,20 @@ class Heartbeat:
         self._listeners: list[Callable[[], None]] = []
 
     def healthy(self) -> bool:
-        """False where the webhooks have not answered for a while."""
+        """False if the webhooks have not answered for a while."""
         return self._misses < _PATIENCE
 
     @property
     def last_answer(self) -> str:
-        """When a webhook answered last, as it said itself; empty where that is not known."""
+        """When a webhook answered last, by its own clock; empty if unknown."""
         return self._stamp
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever health is lost or comes back."""
+        """Call `listener` when health changes."""
         self._listeners.append(listener)
 
     def hear(self, change: Change) -> None:
-        """Someone wrote the Lease: with or without an answer?"""
+        """The Lease was written: check for an answer."""
         self._observe(change.object)
 
     async def beat(self) -> None:

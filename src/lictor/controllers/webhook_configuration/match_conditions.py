@@ -1,7 +1,7 @@
-"""Conditions that keep a cluster bootable when nobody of us answers.
+"""Conditions that keep a cluster bootable when no webhook answers.
 
-The API server tests them before it calls: what a cold cluster needs to come up is never sent to
-us, unless a policy names it. Nor is what the settings have us leave alone anyway.
+The API server evaluates them before it calls: what a cold cluster needs to start is never sent to
+lictor, unless a policy names it. Neither are objects that the settings exempt.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ _NEEDED = (
     ("coordination.k8s.io", "leases"),
 )
 _CLUSTER_ROLES = ("rbac.authorization.k8s.io", "clusterroles")
-# The API server itself: it writes roles, priority levels and Services of its own when it starts.
+# The API server itself: at start it writes roles, priority levels and Services.
 _API_SERVER = "system:apiserver"
 _RESOURCE = 'request.resource.group + "/" + request.resource.resource'
 _SUBRESOURCE = '(has(request.subResource) ? "/" + request.subResource : "")'
@@ -49,9 +49,9 @@ class Exemptions(msgspec.Struct, frozen=True):
     own_namespace: str
     # The ClusterRole that owns the webhooks: while it cannot be deleted, neither can they.
     owner_role: str
-    # Unless the settings say themselves which namespaces are meant.
+    # Unless the settings select the namespaces themselves.
     system_namespaces: tuple[str, ...] = ()
-    # These from webhooks for everything only: who is meant by `*` need not say it.
+    # Only for webhooks for everything: a policy that matches `*` need not name these.
     namespaces: tuple[str, ...] = ()
     users: tuple[str, ...] = (_API_SERVER,)
     groups: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ def build_exemptions(
     """The exemptions of an installation with these settings, in a cluster with these kinds."""
     spoken = settings.webhook_namespace_selector is not None
     users, groups = settings.exclude_usernames, settings.exclude_groups
-    # `!name` among the exclusions may take a caller back in: then only the server can tell.
+    # `!name` among the exclusions may include a caller again: only the server can decide that.
     roles, cluster_roles = settings.exclude_roles, settings.exclude_cluster_roles
     plain = not any(each.included for each in (users, groups, roles, cluster_roles))
     return Exemptions(
@@ -88,7 +88,7 @@ def build_conditions(
 ) -> list[JsonObject]:
     """The conditions that a webhook with these rules needs.
 
-    `named` are the groups and resources that policies name themselves: those are asked for.
+    `named` are the groups and resources that policies name explicitly: those are sent.
     """
     wide = any(path.startswith(ALL) for rule in rules for path in rule["resources"])
     namespaces = {exemptions.own_namespace, *exemptions.system_namespaces}
@@ -163,7 +163,7 @@ def _exempt_needed(rules: list[JsonObject], explicit: set[tuple[str, str]]) -> l
         if (group, path.partition("/")[0]) not in explicit
         and any(_covers(rule, group, path) for rule in rules)
     ]
-    # All of a resource's parts are meant where the whole is (`nodes/status`).
+    # A whole resource includes its subresources (`nodes/status`).
     whole = [f"{group}/{path}" for group, path in needed if "/" not in path]
     parts = [f"{group}/{path}" for group, path in needed if "/" in path]
     tests = [f"{_RESOURCE} in {_quote(whole)}"] if whole else []
@@ -219,7 +219,7 @@ def _list_filtered_namespaces(settings: Settings) -> tuple[str, ...]:
 def _list_filtered_resources(
     settings: Settings, find: Callable[[str], tuple[ServedResource, ...]]
 ) -> tuple[str, ...]:
-    """Kinds of which the filters leave no object to us."""
+    """Kinds whose objects are all exempt by the filters."""
     kinds = [
         each.kind
         for each in settings.resource_filters

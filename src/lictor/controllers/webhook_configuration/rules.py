@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from lictor.core.families.registry import SharedWebhookMatch, resolve
+from lictor.core.families.family import SharedWebhookMatch
 from lictor.core.lang.wildcard import compile_wildcard
 from lictor.core.model.metadata import LabelSelector
 from lictor.core.raw import Json, JsonObject
@@ -16,18 +16,18 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 def write_selector(selector: LabelSelector | None) -> JsonObject:
-    """A selector in the API's form; the empty one takes everything."""
+    """A selector in the API's form; the empty one matches everything."""
     return {} if selector is None else dict(msgspec.to_builtins(selector))
 
 
 def merge_selectors(*selectors: JsonObject | None) -> JsonObject:
-    """A selector that takes what each of these takes."""
+    """A selector that matches what each of these matches."""
     labels: JsonObject = {}
     expressions: list[Json] = []
     for selector in selectors:
         for key, value in ((selector or {}).get("matchLabels") or {}).items():
             if labels.setdefault(key, value) != value:
-                # Two values of one label: nothing has both, and a map cannot say so.
+                # Two values of one label: nothing has both, and a map cannot express it.
                 expressions.append({"key": key, "operator": "In", "values": [value]})
         for expression in (selector or {}).get("matchExpressions") or ():
             if expression not in expressions:
@@ -50,24 +50,21 @@ def select_namespaces(policies: Iterable[StoredPolicy]) -> JsonObject:
 
 
 def find_shared_match(policy: StoredPolicy, *, mutating: bool) -> SharedWebhookMatch:
-    """What a policy asks of a webhook that it shares with others; nothing for other kinds."""
+    """What a policy needs of a shared webhook; nothing for other kinds."""
 
     def find() -> SharedWebhookMatch:
-        if policy.record is None or not policy.kind.shared_webhook:
+        if policy.record is None:
             return SharedWebhookMatch({})
-        found: SharedWebhookMatch = resolve(policy.kind.shared_webhook)(
-            policy.record, mutating=mutating
-        )
-        return found
+        return policy.kind.family.describe_shared_webhook(policy.record, mutating=mutating)
 
     return policy.derive(("shared_webhook", mutating), find)
 
 
 def select_labels(policies: Iterable[StoredPolicy], *, mutating: bool) -> JsonObject:
-    """The namespaceSelector that is the scope of every rule; everywhere where they differ.
+    """The namespaceSelector that is the scope of every rule; everywhere if they differ.
 
-    The API server then never asks about other namespaces. What has no namespace it asks about all
-    the same, and a Namespace itself such rules never match: nothing is lost.
+    The API server then never calls for other namespaces. It still calls for cluster-scoped objects,
+    and such rules never match a Namespace itself: nothing is lost.
     """
     scopes = [find_shared_match(policy, mutating=mutating).namespaces for policy in policies]
     first = scopes[0] if scopes else None
@@ -77,7 +74,7 @@ def select_labels(policies: Iterable[StoredPolicy], *, mutating: bool) -> JsonOb
 
 
 def excludes_namespace(selector: JsonObject | None, namespace: str) -> bool:
-    """Does a selector of namespaces leave this one out, by its name?"""
+    """Whether a namespace selector excludes this one, by its name."""
     if (selector or {}).get("matchLabels", {}).get(NAME_LABEL, namespace) != namespace:
         return True
     for expression in (selector or {}).get("matchExpressions") or ():
@@ -91,7 +88,7 @@ def excludes_namespace(selector: JsonObject | None, namespace: str) -> bool:
 
 
 def names_namespace(policy: StoredPolicy, namespace: str) -> bool:
-    """Does a policy say by name that it is about this namespace?"""
+    """Whether a policy names this namespace explicitly."""
     return policy.derive(
         ("names_namespace", namespace), lambda: _names_namespace(policy, namespace)
     )
@@ -100,8 +97,9 @@ def names_namespace(policy: StoredPolicy, namespace: str) -> bool:
 def _names_namespace(policy: StoredPolicy, namespace: str) -> bool:
     if policy.namespace == namespace:
         return True
-    if policy.record is not None and policy.kind.list_named_namespaces:
-        written = resolve(policy.kind.list_named_namespaces)(policy.record)
+    record, family = policy.record, policy.kind.family
+    written = None if record is None else family.list_named_namespaces(record)
+    if written is not None:
         return any(each != "*" and compile_wildcard(each)(namespace) for each in written)
     constraints = (policy.document.get("spec") or {}).get("matchConstraints") or {}
     selector = constraints.get("namespaceSelector") or {}
@@ -168,7 +166,7 @@ def make_rule(
 
 
 def order_rules(rules: Iterable[JsonObject]) -> list[JsonObject]:
-    """The rules without doubles, in one order for everyone who computes them."""
+    """The rules without duplicates, in a deterministic order."""
     sorted_rules = [
         {name: sorted(part) if isinstance(part, list) else part for name, part in rule.items()}
         for rule in rules
@@ -184,7 +182,7 @@ def _rank_rule(rule: JsonObject) -> tuple[Json, ...]:
 
 
 def _add_debug_containers(group: str, version: str, paths: set[str]) -> set[str]:
-    # A debug container is a change of the Pod, through a subresource of its own.
+    # A debug container changes the Pod through a separate subresource.
     core = group in ("", ALL) and version in ("v1", ALL)
     if core and not paths.isdisjoint(("pods", ALL)):
         return paths | {"pods/ephemeralcontainers"}
@@ -202,7 +200,7 @@ def _list_wider(entry: RuleEntry) -> Iterator[RuleEntry]:
 
 
 def _list_wider_paths(resource: str, subresource: str) -> set[tuple[str, str]]:
-    """Paths that take in this one: `*` has no subresources in it, `pods/*` no Pods for us."""
+    """Paths that include this one: `*` has no subresources, `pods/*` no Pods here."""
     if not subresource:
         return {(resource, ""), (ALL, ""), (ALL, ALL)}
     return {(resource, subresource), (resource, ALL), (ALL, subresource), (ALL, ALL)}

@@ -92,7 +92,7 @@ _SOMEWHERE = WebhookEndpoint(ca_bundle="", namespace="default", service="webhook
 
 
 class WebhookDryRun:
-    """Asks the API server by dry runs whether it accepts webhooks; assumes so until asked."""
+    """Dry-runs webhooks to learn whether the API server accepts them; assumes so before."""
 
     def __init__(self, client: Client, prefix: str) -> None:
         self._client = client
@@ -102,11 +102,11 @@ class WebhookDryRun:
         self._asked: dict[bytes, WebhookDraft] = {}
 
     def begin(self) -> None:
-        """Start a new computation; answers that it does not ask for are forgotten."""
+        """Start a new computation; unused answers are dropped."""
         self._asked = {}
 
     def explain(self, draft: WebhookDraft) -> str:
-        """Why the API server refuses a webhook; nothing where it takes it."""
+        """Why the API server refuses a webhook; nothing if it accepts it."""
         content = _identify(draft)
         self._asked[content] = draft
         return self._known.get(content, "")
@@ -215,10 +215,10 @@ class ConfigurationWriter:
         *,
         only_authority: frozenset[str] = frozenset(),
     ) -> bool:
-        """Bring all configurations about; True where something had to be written.
+        """Write all configurations; True if something had to be written.
 
-        Of those named in `only_authority` people keep the rules themselves: where they exist,
-        nothing but the authority of our certificate is kept in step.
+        The rules of those in `only_authority` are managed externally: if they exist, only the
+        authority of the certificate is updated.
         """
         changed = False
         for configuration in configurations:
@@ -273,7 +273,7 @@ class ConfigurationWriter:
 
 
 def replace_parts(observed: JsonObject, wanted: JsonObject) -> JsonObject:
-    """What is there, with all that we decide about put right."""
+    """The existing object with lictor's fields corrected."""
     metadata = dict(observed["metadata"])
     for part in ("labels", "annotations", "ownerReferences"):
         metadata = _put(metadata, part, wanted["metadata"][part])
@@ -281,7 +281,7 @@ def replace_parts(observed: JsonObject, wanted: JsonObject) -> JsonObject:
 
 
 def _put(fields: JsonObject, name: str, value: Json) -> JsonObject:
-    """The fields with this value; the API server leaves out what is empty."""
+    """The fields with this value; the API server omits empty ones."""
     if value:
         return {**fields, name: value}
     return {key: kept for key, kept in fields.items() if key != name}

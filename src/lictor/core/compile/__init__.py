@@ -1,4 +1,4 @@
-"""From model to program.
+"""Builds programs from records.
 
-The only room that knows both how to match and how to evaluate; nothing runs here.
+The only package that uses both `match` and `evaluate`; nothing is evaluated here.
 """

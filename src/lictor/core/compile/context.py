@@ -1,4 +1,4 @@
-"""What all policies that are compiled together share."""
+"""What policies compiled together share."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -22,25 +22,25 @@ Record = TypeVar("Record")
 
 
 class CompileContext(msgspec.Struct, frozen=True, dict=True):
-    """The data that policies may ask for, and the documents that are compiled together."""
+    """The external data for policies, and the documents that are compiled together."""
 
     lookups: Lookups = msgspec.field(default_factory=NoLookups)
     # Policies, and the exceptions and bindings that may belong to them.
     documents: tuple[PolicyRecord, ...] = ()
-    # Parameter objects given by hand; None where the cluster is asked for them.
+    # Parameter objects given explicitly; None: they are read from the cluster.
     params: tuple[JsonObject, ...] | None = None
-    # The names of resources; None for those of Kubernetes' own kinds.
+    # The names of resources; None for Kubernetes' built-in kinds.
     resource_names: "ResourceNames | None" = None
-    # Where expressions may make HTTP calls to.
+    # Permitted destinations of HTTP calls from expressions.
     http_limits: HttpLimits = HttpLimits()
     watch_rule: WatchRule = watch_nothing
-    # What is known of images, kept longer than one compilation where the caller keeps it.
+    # Cache of image verifications; outlives one compilation if the caller keeps it.
     image_outcomes: OutcomeCache = msgspec.field(default_factory=OutcomeCache)
-    # Checks are compiled when first needed: right where most of them never are.
+    # Checks are compiled on first use: for when most of them are never used.
     is_lazy: bool = False
-    # JMESPath that was compiled before with the same lookups, where the caller keeps it.
+    # JMESPath already compiled with the same lookups, if the caller keeps it.
     queries: dict[str, Fill] = msgspec.field(default_factory=dict)
-    # Where policies in Wasm have their modules from.
+    # Source of the modules of Wasm policies.
     modules: Modules = msgspec.field(default_factory=NoModules)
 
     @cached_property
@@ -53,7 +53,7 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
         return {}
 
     def select(self, record: type[Record]) -> tuple[Record, ...]:
-        """The documents that are of one type."""
+        """The documents of one type."""
         found = self._selected.get(record)
         if found is None:
             found = tuple(each for each in self.documents if isinstance(each, record))
@@ -62,7 +62,7 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def cel(self) -> "CelContext":
-        """What CEL needs, made when the first policy asks: the engine of that language is heavy."""
+        """The CEL context, created on first use: importing the CEL engine is slow."""
         from lictor.core.evaluate.cel.context import CelContext
         from lictor.core.facts.resource_names import builtin_names
         from lictor.core.model.cel_policy import CelException

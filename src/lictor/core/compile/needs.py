@@ -1,7 +1,7 @@
-"""What does a rule need that is not in the request? Known before it meets its first request.
+"""Finds what a rule needs that is not in the request, before its first request.
 
-A rule that may make lookups is evaluated on a thread, where it may wait. To say so of one that
-makes none costs a little time; one that was missed is evaluated a second time, on a thread.
+A rule that may make lookups is evaluated on a thread, where it may block. A false positive costs
+a little time; after a false negative, the rule is evaluated again on a thread.
 """
 
 import re
@@ -15,7 +15,7 @@ from lictor.core.model.program import CompiledRule, Needs
 from lictor.core.raw import Json
 
 _LOOKUP_ENTRIES = frozenset(("configMap", "apiCall", "globalReference", "imageRegistry"))
-# What CEL calls to ask a cluster, a registry or another service; `params` come from a cluster.
+# CEL functions that query a cluster, a registry or a service; `params` come from a cluster.
 _LOOKUP_TEXT = re.compile(
     r"\bauthorizer\b|\b(?:resource|http|globalContext|image|jwks)\s*\.\s*"
     r"(?:get|list|post|client|fetch|togvr)|\"paramKind\":",
@@ -30,9 +30,9 @@ _ROLES_TEXT = re.compile(r"\b(?:clusterRoles|roles)\b")
 
 
 def find_rule_needs(rule: msgspec.Struct) -> Needs:
-    """The needs of a classic rule, in which single entries of a context make lookups.
+    """The needs of a classic rule: some context entries make lookups.
 
-    Of the whole spec of a policy: what one of its rules needs.
+    Given the spec of a policy, returns the needs of all of its rules.
     """
     text = _write(rule)
     looks_up = '"context":' in text and any(map(_looks_up, _list_entries(orjson.loads(text))))
@@ -48,7 +48,7 @@ def find_policy_needs(spec: msgspec.Struct) -> Needs:
 
 
 def state_needs(rules: Iterable[CompiledRule], spec: msgspec.Struct) -> tuple[CompiledRule, ...]:
-    """The rules of a CEL policy with what its expressions need."""
+    """The rules of a CEL policy, with the needs of its expressions."""
     needs = find_policy_needs(spec)
     return tuple(replace(rule, needs=needs) if needs else rule for rule in rules)
 
@@ -57,7 +57,7 @@ def _combine(*, looks_up: bool, text: str) -> Needs:
     needs = Needs.LOOKUPS if looks_up else Needs.NOTHING
     if "oles" in text and _ROLES_TEXT.search(text):
         needs |= Needs.ROLES
-    # Each of the expressions has one of these words; most policies have none.
+    # Each of these expressions contains one of these words; most policies have none.
     lowered = text.lower()
     may_ask = "image" in lowered or "verifyattest" in lowered or '"manifests":' in lowered
     return needs | Needs.IMAGES if may_ask and _IMAGES_TEXT.search(text) else needs
@@ -68,7 +68,7 @@ def _write(record: msgspec.Struct) -> str:
 
 
 def _list_entries(node: Json) -> Iterator[Json]:
-    """The entries of every context in a rule: its own, and those of each foreach."""
+    """The entries of every context in a rule: the rule's, and those of each foreach."""
     if isinstance(node, dict):
         for key, value in node.items():
             if key == "context" and isinstance(value, list | tuple):

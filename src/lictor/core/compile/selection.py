@@ -1,4 +1,4 @@
-"""Which requests does a policy of Kyverno's CEL kinds concern, and what follows from a failure?"""
+"""Which requests Kyverno's CEL policies match, and the action on failure."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from lictor.core.evaluate.cel.context import CelContext
 from lictor.core.lang.watch import watch_nothing
-from lictor.core.match.combine import asked_within, remember
+from lictor.core.match.combine import remember, requested_within
 from lictor.core.match.constraints import compile_constraints, find_labelled_namespaces
 from lictor.core.model.constraints import MatchResources
 from lictor.core.model.program import Bounds, Matcher, Select
@@ -17,7 +17,7 @@ from lictor.core.model.result import Action, PolicyRef
 def select_constrained(
     constraints: MatchResources | None, ref: PolicyRef, around: CelContext
 ) -> Select:
-    """The requests that the constraints take; without constraints, none."""
+    """The requests that the constraints match; without constraints, none."""
     if constraints is None:
         return select_none
     watch = around.watch_rule("")
@@ -32,11 +32,11 @@ def select_constrained(
         select_named = compile_constraints(naming, around.resource_names, watch=watch)
         return select_named(kind, subresource, operation)
 
-    return remember(asked_within(ref.namespace, select) if ref.namespace else select)
+    return remember(requested_within(ref.namespace, select) if ref.namespace else select)
 
 
 def _without_wildcards(constraints: MatchResources) -> MatchResources:
-    """The constraints as Events, Leases and reports meet them: a wildcard does not mean these."""
+    """The constraints for Events, Leases and reports, which wildcards do not match."""
     rules = (
         replace(rule, resources=tuple(name for name in rule.resources if name[:1] != "*"))
         for rule in constraints.resource_rules
@@ -47,16 +47,16 @@ def _without_wildcards(constraints: MatchResources) -> MatchResources:
 def bound_constrained(
     constraints: MatchResources | None, ref: PolicyRef, around: CelContext
 ) -> Bounds:
-    """Outside of what `select_constrained` takes nothing."""
+    """Bounds outside of which `select_constrained` matches nothing."""
     if around.watch_rule is not watch_nothing or constraints is None:
-        # Whoever listens is to hear of every rule why it does not concern the request.
+        # When traced, every rule must report why it does not match.
         return Bounds()
     labelled = find_labelled_namespaces(constraints, around.resource_names)
     return Bounds(asked_in=ref.namespace, labelled=labelled)
 
 
 def select_all(_kind: GroupVersionKind, _subresource: str, _operation: Operation) -> Matcher:
-    """Everything: a policy about any JSON."""
+    """Everything: for policies about any JSON."""
     return _always
 
 
@@ -65,7 +65,7 @@ def select_none(_kind: GroupVersionKind, _subresource: str, _operation: Operatio
 
 
 def choose_action(actions: Sequence[str]) -> Action:
-    """What follows from a failure; where nothing is said, the request is refused."""
+    """The action on failure; default: deny."""
     return Action.ENFORCE if not actions or "Deny" in actions else Action.AUDIT
 
 

@@ -1,4 +1,4 @@
-"""Is this request right, or how must it change?
+"""Evaluates requests: does the object comply, or how must it change?
 
-One module per kind of rule; each builds a check. Nothing here chooses which rules run.
+One module per type of rule; each builds a check. Nothing here selects the rules to run.
 """

@@ -1,4 +1,4 @@
-"""The AdmissionRequest that an API server sends, or would have sent."""
+"""The AdmissionRequest that an API server sent, or would have sent."""
 
 from collections.abc import Callable
 
@@ -9,9 +9,9 @@ from lictor.core.raw import JsonObject
 def describe_request(
     request: Request, name_resource: Callable[[GroupVersionKind], str]
 ) -> JsonObject:
-    """As it came, with the object of now; else what follows from the object.
+    """The original request with the current object; otherwise derived from the object.
 
-    `name_resource` gives the resource name (`pods`) of a kind.
+    `name_resource` returns the resource name (`pods`) of a kind.
     """
     if request.admission is not None:
         both = {"object": request.object, "oldObject": request.old_object}
@@ -44,7 +44,7 @@ def describe_request(
 
 
 def read_metadata_text(request: Request, field: str) -> str:
-    """A text in the metadata of the object that a request is about; empty where it is none."""
+    """A text in the metadata of the request's object; empty if it is not a string."""
     metadata = request.resource.get("metadata")
     value = metadata.get(field) if isinstance(metadata, dict) else None
     return value if isinstance(value, str) else ""

@@ -13,7 +13,7 @@ from lictor.core.raw import Json, JsonObject
 
 
 def compile_assert(tree: Json, names: tuple[str, ...], setting: RuleContext) -> Check:
-    """The check of an assertion tree, in which `names`, the context entries, are bindings."""
+    """The check of an assertion tree, with the context entries `names` as bindings."""
     test = compile_assertion(tree, now=setting.lookups.now)
     text = f"Validation rule '{setting.rule}' passed."
 
@@ -36,7 +36,7 @@ def _bindings(case: Case, names: tuple[str, ...]) -> Mapping[str, Json]:
         try:
             bindings[name] = case.scope[name]
         except KeyError:
-            continue  # not to be had here; a tree that names it gets the error
+            continue  # unavailable; a tree that uses it gets the error
     return bindings
 
 

@@ -1,4 +1,4 @@
-"""`preconditions` and `deny.conditions`: does what they say hold?"""
+"""Evaluates `preconditions` and `deny.conditions`."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from lictor.core.model.request import Operation
 from lictor.core.model.scope import Scope
 from lictor.core.raw import Json, JsonObject
 
-# Whether the conditions hold, and the messages of those that decided it.
+# Whether the conditions hold, and the messages of the decisive ones.
 Answer: TypeAlias = tuple[bool, str]
 Conditions: TypeAlias = Callable[[Scope], Answer]
 
@@ -24,18 +24,18 @@ HOLDS: Answer = (True, "")
 def compile_conditions(
     conditions: Json, expressions: Expressions, *, watch: Watch = unwatched, where: str = ""
 ) -> Conditions | None:
-    """Compile the `any`/`all` form or the older plain list; None where there is nothing to ask."""
+    """Compile the `any`/`all` form or the older plain list; None if there are no conditions."""
     if conditions is None:
         return None
     compiled = _compile(conditions, _Compiler(expressions, watch), where)
-    # Whoever listens is to hear every answer.
-    is_settled = watch is unwatched and _asks_operation_alone(conditions)
+    # When traced, every condition is evaluated.
+    is_settled = watch is unwatched and _uses_operation_only(conditions)
     return _remember_operations(compiled) if is_settled else compiled
 
 
 def _compile(conditions: Json, compiler: "_Compiler", where: str) -> Conditions:
     if isinstance(conditions, list):
-        # Older policies; each entry is a condition, or (in attestations) a block of its own.
+        # Older policies: each entry is a condition or, in attestations, a block.
         if conditions and all(
             isinstance(c, dict) and ("any" in c or "all" in c) for c in conditions
         ):
@@ -48,30 +48,30 @@ def _compile(conditions: Json, compiler: "_Compiler", where: str) -> Conditions:
     raise CompileError("expected `any` and `all`, or a list of conditions", where=where)
 
 
-# The usual first condition of rules that are not about deletions.
+# The usual first condition of rules that ignore deletions.
 _OPERATION = re.compile(r"\{\{\s*request\.operation\s*(\|\|\s*'[^'{}\\]*'\s*)?\}\}")
 _OPERATIONS = frozenset(each.value for each in Operation)
 
 
-def _asks_operation_alone(conditions: Json) -> bool:
-    """Do the conditions ask for nothing of a request but its operation?"""
+def _uses_operation_only(conditions: Json) -> bool:
+    """Whether the conditions use only the operation of a request."""
     if isinstance(conditions, dict):
         if "key" not in conditions:
-            return all(map(_asks_operation_alone, conditions.values()))
+            return all(map(_uses_operation_only, conditions.values()))
         key, value = conditions["key"], conditions.get("value")
         is_constant = isinstance(value, str | list) and "{{" not in str(value)
         return is_constant and isinstance(key, str) and _OPERATION.fullmatch(key) is not None
-    return isinstance(conditions, list) and all(map(_asks_operation_alone, conditions))
+    return isinstance(conditions, list) and all(map(_uses_operation_only, conditions))
 
 
 def _remember_operations(conditions: Conditions) -> Conditions:
-    """The same, asked once for each operation."""
+    """The same, cached by operation."""
     known: dict[str, Answer] = {}
 
     def holds(scope: Scope) -> Answer:
         request = scope.get("request")
         operation = request.get("operation") if isinstance(request, dict) else None
-        # Values given by hand may be anything.
+        # Values given explicitly may be of any type.
         if operation.__class__ is not str or operation not in _OPERATIONS:
             return conditions(scope)
         answer = known.get(operation)
@@ -167,8 +167,8 @@ def _all_only(all_of: Sequence[Conditions]) -> Conditions:
     return _every(all_of, "; ")
 
 
-def ask(conditions: Conditions, scope: Scope, what: str) -> Answer:
-    """Evaluate; an error says which conditions could not be decided."""
+def evaluate_conditions(conditions: Conditions, scope: Scope, what: str) -> Answer:
+    """Evaluate; an error names the conditions that failed."""
     try:
         return conditions(scope)
     except EvaluationError as error:

@@ -1,4 +1,4 @@
-"""`context`: a rule's own variables, each loaded when it is first used."""
+"""`context`: variables of a rule, each loaded on first use."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -26,12 +26,12 @@ from lictor.core.model.scope import Loader, Scope
 from lictor.core.ports import ApiCall, Lookups, RegistryAccess
 from lictor.core.raw import Json
 
-# From the scope outside to the scope inside.
+# From the outer to the inner scope.
 Enter: TypeAlias = Callable[[Scope], Scope]
 
 
 def compile_context(entries: Sequence[model.ContextEntry], setting: RuleContext) -> Enter | None:
-    """Compile a rule's context entries; None where nothing is to be entered."""
+    """Compile the context entries of a rule; None if there are none."""
     given = dict(setting.lookups.rule_values(setting.policy.name, setting.rule))
     return _compile(entries, setting, given)
 
@@ -51,12 +51,12 @@ def _compile(
     roots = {split_dotted(name)[0] for name in given}
     loaders: dict[str, Loader] = {}
     for entry in entries:
-        # A value given by hand stands for what only a cluster or registry could tell.
+        # A value given explicitly replaces one that needs a cluster or registry.
         if entry.variable is not None or entry.name not in roots:
             loader = setting.watch(f"context.{entry.name}", builder.build(entry))
             earlier = loaders.get(entry.name)
             if earlier is not None:
-                # Entries up to here were made from the earlier one, and so is this.
+                # Entries up to here were computed from the earlier one, and so is this.
                 loader = _redefine(entry.name, earlier, loader)
                 loaders = {k: _redefine(entry.name, earlier, v) for k, v in loaders.items()}
             loaders[entry.name] = loader
@@ -68,7 +68,7 @@ def _compile(
 
 
 def _redefine(name: str, earlier: Loader, later: Loader) -> Loader:
-    """An entry that sees the first of two of the same name, whatever comes later."""
+    """An entry that sees the earlier one of the same name, regardless of later ones."""
     return lambda scope: later(scope.lazy({name: earlier}))
 
 
@@ -201,7 +201,9 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
         query = self._query(reference.jmes_path)
 
         def load(scope: Scope) -> Json:
-            found = self.lookups.global_reference(reference.name, self.namespace)
+            if self.namespace:
+                raise EvaluationError("globalReference is not allowed in namespaced policies")
+            found = self.lookups.global_reference(reference.name)
             return found if query is None else query(scope)(found)
 
         return load
@@ -209,7 +211,7 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
     def _image_registry(self, image: model.ImageRegistry) -> Loader:
         reference = self.expressions.template(image.reference)
         query = self._query(image.jmes_path)
-        # What only objects name is theirs to choose.
+        # Hosts that only objects name are chosen by their authors.
         named = None if reference.is_constant else list_named_registries((image.reference,))
         access = replace(self._access(image.image_registry_credentials), named=named)
 
@@ -231,7 +233,7 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
         )
 
     def _query(self, text: str) -> Callable[[Scope], Fill] | None:
-        """A query whose text may hold variables itself; None where there is none."""
+        """A query whose text may contain variables; None if there is none."""
         if not text:
             return None
         template = self.expressions.template(text)
@@ -242,7 +244,7 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
 
 
 def _measured(value: Json, name: str) -> Json:
-    """Variables are made from each other: one after the other must stay in bounds."""
+    """Variables are computed from each other: each one must stay within the limit."""
     try:
         return check_written(value)
     except TooLargeError as error:
@@ -254,7 +256,7 @@ def _named(load: Loader, name: str) -> Loader:
         try:
             return load(scope)
         except NotProvidedError as error:
-            # Nobody to ask, nothing given: there is no such variable, and `||` may stand in for it.
+            # No source and no given value: the variable does not exist, and `||` may replace it.
             raise KeyError(name) from error
         except (EvaluationError, LookupFailedError) as error:
             # Not an unknown key: neither `||` nor a projection may hide that the entry is broken.
@@ -264,7 +266,7 @@ def _named(load: Loader, name: str) -> Loader:
 
 
 def _has_open_host(url: str) -> bool:
-    """Does a variable say, or help to say, which host is called?"""
+    """Whether a variable determines the host of a call, or a part of it."""
     before, variable, _ = url.partition("{{")
     return bool(variable) and "/" not in before.partition("://")[2]
 

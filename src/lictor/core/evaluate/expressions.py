@@ -1,7 +1,7 @@
-"""Expressions of rules: `{{ }}` and bare JMESPath, compiled once each and shared between rules.
+"""Compiles expressions of rules, `{{ }}` and bare JMESPath, once each and shared between rules.
 
-`[@, @] | [@, @] | ...` doubles its answer with every step: sixty of them fill any memory. Such a
-query is known from its text alone, and refused.
+`[@, @] | [@, @] | ...` doubles its result with every step: sixty of them exhaust any memory. Such a
+query is recognized by its text, and rejected.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ _MAX_FILLED = 64
 
 
 def remember_compiled(compile_one: Callable[[Json], Made]) -> Callable[[Json], Made]:
-    """The same compiler, which knows the last few documents that it was given."""
+    """The same compiler with a cache of the last few documents."""
     known: dict[bytes, Made] = {}
 
     def compile_filled(filled: Json) -> Made:
@@ -36,7 +36,7 @@ def remember_compiled(compile_one: Callable[[Json], Made]) -> Callable[[Json], M
         try:
             key = orjson.dumps(filled)
         except TypeError:
-            # Not what a file can hold, such as a number beyond 64 bits; rare, so made anew.
+            # No value from a file, such as a number beyond 64 bits; rare, so not cached.
             return compile_one(filled)
         made = known.get(key)
         if made is None:
@@ -49,7 +49,7 @@ def remember_compiled(compile_one: Callable[[Json], Made]) -> Callable[[Json], M
 
 
 MAX_GROWTH: Final = 1000
-# Only what stands between commas can be given twice, so fewer commas cannot grow beyond the bound.
+# Only values between commas can be duplicated, so fewer commas stay within the limit.
 _HARMLESS_COMMAS = MAX_GROWTH.bit_length() - 1
 
 _CHAINS = frozenset(
@@ -69,16 +69,16 @@ _SMALL = frozenset(("ASTComparator", "ASTNotExpression", "ASTLiteral"))
 
 
 def check_growth(text: str) -> None:
-    """Raise CompileError for a query whose answer can be beyond all proportion."""
+    """Raise CompileError for a query whose result can be disproportionately large."""
     if text.count(",") >= _HARMLESS_COMMAS:
         _measure(parse_query(text), 1)
 
 
 def _measure(node: JsonObject, size: int) -> int:
-    """How large the answer is, where what it is asked about has this size."""
+    """The size of the result for an input of this size."""
     grown = _choose_measure(node["type"])(node, size)
     if grown > MAX_GROWTH:
-        raise CompileError(f"its answer can be more than {MAX_GROWTH} times what it is asked about")
+        raise CompileError(f"its result can be more than {MAX_GROWTH} times as large as its input")
     return grown
 
 
@@ -97,7 +97,7 @@ def _measure_each(node: JsonObject, size: int) -> list[int]:
 
 
 def _measure_all(node: JsonObject, size: int) -> int:
-    """What has parts holds them all; what has none is one of what is there."""
+    """A node with parts contains them all; one without parts is an existing value."""
     return sum(_measure_each(node, size)) if _children(node) else size
 
 
@@ -108,7 +108,7 @@ def _measure_chain(node: JsonObject, size: int) -> int:
 
 
 def _measure_small(node: JsonObject, size: int) -> int:
-    """The answer is small, but its parts are looked at all the same."""
+    """The result is small, but its parts are measured anyway."""
     _measure_each(node, size)
     return 1
 
@@ -138,7 +138,7 @@ def _children(node: JsonObject) -> list[Json]:
 
 
 _MAX_CACHED = 4_000
-# Longer texts are not kept for policies that come later: of deleted ones they would fill memory.
+# Longer texts are not cached for later policies: those of deleted policies would fill memory.
 _MAX_SHARED_TEXT = 256
 _IDENTIFIER = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")
 
@@ -147,33 +147,33 @@ class Expressions:
     """Compiles the expressions of many policies; each text only once."""
 
     def __init__(self, now: Callable[[], datetime], queries: dict[str, Fill] | None = None) -> None:
-        """`queries`: what was compiled before for the same clock, by its text alone."""
+        """`queries`: already compiled for the same clock, by text."""
         self._now = now
         self._queries: dict[str, Fill] = {} if queries is None else queries
         self._long_queries: dict[str, Fill] = {}
         self._folding = FoldingBudget()
 
     def begin_policy(self) -> None:
-        """What is compiled from now on belongs to another policy, with a budget of its own."""
+        """Start another policy, with its own budget."""
         self._folding = FoldingBudget()
 
     def query(self, text: str) -> Fill:
-        """A bare JMESPath expression. One that does not parse fails where it is used, not here.
+        """A bare JMESPath expression. A syntax error is raised on use, not here.
 
-        Kyverno looks at an expression only when it needs its value, and a rule that is skipped
-        before that is skipped all the same. `lint` tells of such expressions beforehand.
+        Kyverno parses an expression only when it needs the value, and a rule that is skipped before
+        that is still skipped. `lint` reports such expressions.
         """
         text = text.strip()
         known = self._queries if len(text) <= _MAX_SHARED_TEXT else self._long_queries
         found = known.get(text)
         if found is None:
-            if len(known) >= _MAX_CACHED:  # text made at run time must not fill the memory
+            if len(known) >= _MAX_CACHED:  # generated text must not fill the memory
                 known.clear()
             found = known[text] = self._compile(text)
         return found
 
     def variable(self, text: str) -> Fill:
-        """An expression inside `{{ }}`: on DELETE the old object stands for the object."""
+        """An expression inside `{{ }}`: on DELETE the old object replaces the object."""
         plain = self.query(text)
         if "request.object" not in text:
             return plain
@@ -191,7 +191,7 @@ class Expressions:
         return self.document(text)
 
     def document(self, document: Json) -> CompiledDocument:
-        """A document with `{{ }}` in keys and values; `{{@}}` is the value at the same place."""
+        """A document with `{{ }}` in keys and values; `{{@}}` is the value at the same path."""
         return compile_document(document, self._resolve)
 
     def _resolve(self, expression: str, path: tuple[str, ...]) -> Fill:
@@ -213,7 +213,7 @@ class Expressions:
 
 
 def _told(query: Query, text: str) -> Fill:
-    # Not by way of the query's own call: this runs for every expression of every rule.
+    # Bypasses the query's call: this runs for every expression of every rule.
     run = query.run
 
     def fill(scope: Mapping[str, Json]) -> Json:

@@ -1,4 +1,4 @@
-"""`generate`: which objects a request would make, and what they would look like."""
+"""`generate`: the objects that a request generates."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
@@ -6,7 +6,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from lictor.core.errors import CompileError, EvaluationError, NotProvidedError
-from lictor.core.evaluate.conditions import ask, compile_conditions
+from lictor.core.evaluate.conditions import compile_conditions, evaluate_conditions
 from lictor.core.evaluate.context import compile_foreach_context
 from lictor.core.evaluate.namespace_bounds import check_kind, check_namespace
 from lictor.core.evaluate.rule_context import RuleContext, RuleOutcome
@@ -19,16 +19,16 @@ from lictor.core.model.request import GroupVersionKind
 from lictor.core.model.result import Result, SourceRef, Status
 from lictor.core.raw import Json, JsonObject
 
-# An object to make, and what it is a copy of.
+# An object to generate, and its source.
 Made: TypeAlias = tuple[JsonObject, SourceRef | None]
 Make: TypeAlias = Callable[[Case], Iterator[Made]]
 
-# What the API server or an owner gave to a source does not go to its copies.
+# Metadata that the API server or an owner added to a source is not copied.
 _SERVER_FIELDS = ("uid", "selfLink", "creationTimestamp", "managedFields", "resourceVersion")
 
 
 def compile_generate(generate: Generate, setting: RuleContext) -> Check:
-    """The check of a generate rule; passing means that its objects would be made."""
+    """The check of a generate rule; a pass means that its objects are to be generated."""
     make = (
         _compile_foreach(generate.foreach, setting)
         if generate.foreach
@@ -41,7 +41,7 @@ def compile_generate(generate: Generate, setting: RuleContext) -> Check:
         try:
             made = tuple(make(case))
         except NotProvidedError:
-            made = ()  # the rule applies; what it would copy is known to a cluster only
+            made = ()  # the rule applies; only a cluster has the source
         except EvaluationError as error:
             return (setting.result(case, RuleOutcome(Status.ERROR, str(error))),)
         result = setting.result(case, RuleOutcome(Status.PASS))
@@ -67,7 +67,7 @@ def _compile_foreach(blocks: Sequence[ForEachGenerate], setting: RuleContext) ->
 def _compile_loop(block: ForEachGenerate, setting: RuleContext, where: str) -> Make:
     elements_of = setting.expressions.query(block.list)
     enter = compile_foreach_context(block.context, setting)
-    asks = compile_conditions(
+    conditions = compile_conditions(
         block.preconditions, setting.expressions, watch=setting.watch, where=where
     )
     make = _compile_pattern(block, setting)
@@ -79,7 +79,10 @@ def _compile_loop(block: ForEachGenerate, setting: RuleContext, where: str) -> M
                 continue
             scope = case.scope.child(**ElementNames.at(0).bind(element, index))
             scope = enter(scope) if enter is not None else scope
-            if asks is None or ask(asks, scope, "failed to evaluate preconditions")[0]:
+            if (
+                conditions is None
+                or evaluate_conditions(conditions, scope, "failed to evaluate preconditions")[0]
+            ):
                 yield from make(case.with_scope(scope))
 
     return loop
@@ -123,7 +126,7 @@ def _compile_pattern(body: Generate | ForEachGenerate, setting: RuleContext) -> 
 
 
 def _compile_places(body: Generate | ForEachGenerate, own: str) -> Callable[[JsonObject], None]:
-    """May it be made there, and copied from there? Variables tell only now where that is."""
+    """Check the namespaces of target and source, which variables may have determined."""
     written = (body.namespace, body.clone.namespace, body.clone_list.namespace)
 
     def check(wanted: JsonObject) -> None:
@@ -145,7 +148,7 @@ def _check_own(wanted: JsonObject, own: str) -> None:
     if kinds:
         check_namespace(wanted["cloneList"]["namespace"], own, "what is copied")
     data = _object(wanted["data"])
-    # What the data say of their kind counts before what the rule says.
+    # The kind in the data overrides that of the rule.
     version = wanted["apiVersion"] or data.get("apiVersion")
     check_kind(str(version), str(data.get("kind") or wanted["kind"]), own)
     for api_version, _, kind in kinds:
@@ -153,7 +156,7 @@ def _check_own(wanted: JsonObject, own: str) -> None:
 
 
 def _check_empty(wanted: JsonObject) -> None:
-    """Nobody who wrote a variable for a namespace meant all of them, or the one named default."""
+    """An empty variable for a namespace must not mean all namespaces or `default`."""
     group, _, version = str(wanted["apiVersion"]).rpartition("/")
     if builtin_names().of_kind(group, version, str(wanted["kind"])).namespaced is not False:
         raise EvaluationError("a variable for a namespace became empty: nothing is generated")
@@ -165,7 +168,7 @@ def _sources(wanted: JsonObject, setting: RuleContext) -> Iterator[Made]:
     elif wanted["cloneList"]["kinds"]:
         yield from _clone_list(wanted, setting)
     elif wanted["name"]:
-        # Without data it is an object that needs none, such as a ServiceAccount.
+        # Without data, such as a ServiceAccount.
         yield _named(_object(wanted["data"]), wanted, str(wanted["name"])), None
 
 
@@ -202,7 +205,7 @@ def _clone_list(wanted: JsonObject, setting: RuleContext) -> Iterator[Made]:
 
 
 def read_source(found: JsonObject) -> SourceRef:
-    """How an object of the cluster is named as the source of a copy."""
+    """An object of the cluster as the source of a copy."""
     metadata = _object(found.get("metadata"))
     names = ("namespace", "name", "uid")
     places = (str(metadata.get(name) or "") for name in names)

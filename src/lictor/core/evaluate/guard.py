@@ -1,4 +1,4 @@
-"""What runs before and after a rule's check: context, preconditions, exceptions, old violations."""
+"""Wraps a rule's check: context, preconditions, exceptions, existing violations."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
@@ -22,15 +22,15 @@ from lictor.core.model.result import ExceptionRef, Result, Status
 
 _NOBODY = Caller("kyverno:kyverno-invalid-controller", "kyverno:invaliduid")
 _SKIPPED = "skipping the rule evaluation as pre-existing violations are allowed"
-# Variables given by hand that speak of the update, and not of the old object.
+# Values given explicitly that describe the update, not the old object.
 _OF_THE_UPDATE = ("request.object", "request.oldObject", "request.operation")
 
 
 def allow_existing(check: Check, matches: Matcher) -> Check:
-    """The check, but for updates that break what the old object broke already.
+    """The check, except for updates of objects that already violated the rule.
 
-    `matches` is asked about the old object as nobody would create it now, and not through a
-    subresource: a rule about callers or subresources only never concerns it, and is not relaxed.
+    `matches` is evaluated on the old object without a caller or subresource: a rule about callers
+    or subresources only never matches it, and stays strict.
     """
 
     def relaxed(case: Case) -> tuple[Result, ...]:
@@ -51,18 +51,18 @@ def _was_broken(check: Check, case: Case) -> bool:
     try:
         results = check(Case(_as_created(case.request), case.builder))
     except LictorError:
-        # Whether the old object was right cannot be told: the violation stands.
+        # It is unknown whether the old object complied: the violation stands.
         return False
     return any(result.status is Status.FAIL for result in results)
 
 
 def _as_stored(request: Request) -> Request:
-    """The old object for itself, as if nobody that a rule could know created it."""
+    """The old object as such, without a known caller."""
     old = request.old_object or {}
     kind = GroupVersionKind.of(str(old.get("apiVersion") or ""), str(old.get("kind") or ""))
     return replace(
         request,
-        # What is sent to a subresource (a Scale) is not of its owner's kind.
+        # The body of a subresource (a Scale) is not of its owner's kind.
         kind=kind if kind.kind else request.kind,
         object=old,
         old_object=None,
@@ -73,7 +73,7 @@ def _as_stored(request: Request) -> Request:
 
 
 def _as_created(request: Request) -> Request:
-    """The old object as the same caller would create it now."""
+    """The old object as if the same caller created it now."""
     admission = request.admission
     if admission is not None:
         admission = {**admission, "oldObject": None}
@@ -92,7 +92,7 @@ def _as_created(request: Request) -> Request:
 
 
 class Exempted(msgspec.Struct, frozen=True):
-    """An exception that holds; with `pod_security`, only from those controls."""
+    """An exception that applies; with `pod_security`, only from those controls."""
 
     ref: ExceptionRef
     pod_security: tuple[PodSecurityStandard, ...] = ()
@@ -102,7 +102,7 @@ Exempt: TypeAlias = Callable[[Case], tuple[Exempted, ...]]
 
 
 def skip_exempted(case: Case, found: tuple[Exempted, ...], setting: RuleContext) -> Result:
-    """The answer of a rule from which the case is freed."""
+    """The result of a rule from which the case is exempt."""
     names = ", ".join(each.ref.key for each in found)
     outcome = RuleOutcome(Status.SKIP, f"rule is skipped due to policy exceptions {names}")
     return setting.result(case, outcome, exceptions=tuple(each.ref for each in found))
@@ -111,7 +111,7 @@ def skip_exempted(case: Case, found: tuple[Exempted, ...], setting: RuleContext)
 def compile_exceptions(
     exceptions: Iterable[PolicyException], policy: str, rule: str, expressions: Expressions
 ) -> Exempt | None:
-    """The exceptions that name this rule, joined; None where there are none."""
+    """The exceptions that name this rule, joined; None if there are none."""
     chosen = [e for e in exceptions if _names(e, policy, rule)]
     if not chosen:
         return None
@@ -150,14 +150,14 @@ def _compile_one(
                 if not asks(case.scope)[0]:
                     return None
             except EvaluationError:
-                return None  # an exception that cannot be decided frees nobody
+                return None  # an exception that fails with an error exempts nothing
         return made
 
     return exempt
 
 
 class RuleGuard(msgspec.Struct, frozen=True):
-    """The parts that are there; None for those that are not."""
+    """The guards of a rule; None for those it does not have."""
 
     enter: Enter | None
     asks: Conditions | None
@@ -165,7 +165,7 @@ class RuleGuard(msgspec.Struct, frozen=True):
 
 
 def guard(check: Check, parts: RuleGuard, setting: RuleContext) -> Check:
-    """The check behind its guards; the very same where there are none, to save a call."""
+    """The check behind its guards; the check itself if there are none, to save a call."""
     if parts.exempt is not None:
         check = _guard_exceptions(check, parts.exempt, setting)
     if parts.asks is not None:

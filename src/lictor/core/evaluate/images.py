@@ -1,4 +1,4 @@
-"""The container images of a resource, as the variable `images` tells them."""
+"""The container images of a resource, as in the variable `images`."""
 
 from lictor.core.errors import EvaluationError
 from lictor.core.lang.image_reference import ImageReference, parse_image
@@ -16,7 +16,7 @@ CONTAINER_FIELDS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def extract_images(resource: JsonObject) -> JsonObject:
-    """Map container field and container name to the parts of the image; empty where none is."""
+    """Map container field and container name to the parts of the image; empty if there is none."""
     path = POD_SPECS.get(str(resource.get("kind", "")))
     if path is None:
         return {}
@@ -49,7 +49,7 @@ def _describe(image: str, pointer: str) -> JsonObject:
 
 
 def describe_image(parsed: ImageReference, pointer: str) -> JsonObject:
-    """The parts of an image's name that there are, and where it stands."""
+    """The parts of an image's name, and its path."""
     described = {
         "registry": parsed.registry,
         "name": parsed.name,

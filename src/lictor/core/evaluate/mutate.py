@@ -1,4 +1,4 @@
-"""`mutate`: how a resource, or another object that it triggers the change of, must change."""
+"""`mutate`: changes a resource, or an existing object that the request triggers."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -6,7 +6,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from lictor.core.errors import CompileError, EvaluationError
-from lictor.core.evaluate.conditions import Conditions, ask, compile_conditions
+from lictor.core.evaluate.conditions import Conditions, compile_conditions, evaluate_conditions
 from lictor.core.evaluate.context import Enter, compile_foreach_context
 from lictor.core.evaluate.expressions import remember_compiled
 from lictor.core.evaluate.namespace_bounds import check_same_object
@@ -27,7 +27,7 @@ from lictor.core.model.result import Result, Status
 from lictor.core.model.scope import Scope
 from lictor.core.raw import Json, JsonObject
 
-# Variables and the object as it is, to the object as it shall be: the same where nothing changes.
+# From variables and object to the changed object: the same object if nothing changes.
 Change: TypeAlias = Callable[[Scope, JsonObject], JsonObject]
 
 _SMALL_PATCH = 1024
@@ -71,9 +71,11 @@ def _compile_existing(mutate: Mutate, change: Change, setting: RuleContext) -> C
 def _change_target(
     target: ExistingTarget, change: Change, *, is_loop: bool
 ) -> tuple[RuleOutcome, JsonObject]:
-    if target.asks is not None:
+    if target.conditions is not None:
         try:
-            holds, text = ask(target.asks, target.scope, "failed to evaluate preconditions")
+            holds, text = evaluate_conditions(
+                target.conditions, target.scope, "failed to evaluate preconditions"
+            )
         except EvaluationError as error:
             return RuleOutcome(Status.ERROR, str(error)), target.object
         if not holds:
@@ -132,7 +134,7 @@ def _compile_json_patch_text(text: Json) -> Callable[[Json], Json]:
 def _compile_filled(
     document: CompiledDocument, compile_one: Callable[[Json], Callable[[Json], Json]]
 ) -> Change:
-    """A patch that is compiled now, or per request where it holds variables."""
+    """A patch that is compiled now, or per request if it has variables."""
     if document.is_constant:
         patch = compile_one(document.constant)
         if _can_multiply(document.constant):
@@ -157,9 +159,9 @@ def _measured(after: JsonObject) -> JsonObject:
 
 
 def _can_multiply(patch: Json) -> bool:
-    """Can it make an object large out of all proportion?
+    """Whether it can make an object disproportionately large.
 
-    It may be applied to every element of a list, and may copy; a small one does no harm.
+    It may be applied to every element of a list, and may copy; a small one is harmless.
     """
     if isinstance(patch, str):
         return len(patch) > _SMALL_PATCH or "copy" in patch
@@ -189,7 +191,7 @@ def _compile_foreach(blocks: Sequence[ForEachMutate], setting: RuleContext, wher
             changed = loop.run(scope, after)
             if changed is not after:
                 after = changed
-                # Later lists are read from the object as the earlier ones left it.
+                # Later lists are read from the object as changed by the earlier ones.
                 scope = scope.child(request={**scope["request"], "object": after})
         return after
 
@@ -204,13 +206,13 @@ class _Loop:
         self._text = block.list
         self._nesting = where.count(".foreach[") - 1
         self._enter: Enter | None = compile_foreach_context(block.context, setting)
-        self._asks: Conditions | None = compile_conditions(
+        self._conditions: Conditions | None = compile_conditions(
             block.preconditions,
             setting.expressions,
             watch=setting.watch,
             where=f"{where}.preconditions",
         )
-        # Merge patches put new list entries in front, so the last element must go first.
+        # Merge patches insert new list entries at the front, so the last element goes first.
         self._descending = (
             block.order == "Descending"
             if block.order is not None
@@ -240,8 +242,8 @@ class _Loop:
         inner = scope.child(**ElementNames.at(self._nesting).bind(element, index))
         if self._enter is not None:
             inner = self._enter(inner)
-        if self._asks is not None:
+        if self._conditions is not None:
             what = f"failed to evaluate mutate.foreach[{index}].preconditions"
-            if not ask(self._asks, inner, what)[0]:
+            if not evaluate_conditions(self._conditions, inner, what)[0]:
                 return before
         return self._change(inner, before)

@@ -1,4 +1,4 @@
-"""May a Policy of one namespace read or change this? Asked of what was resolved, not written."""
+"""Limits a namespaced policy to its namespace, after variables are resolved."""
 
 import posixpath
 import re
@@ -9,13 +9,13 @@ from lictor.core.facts.resource_names import builtin_names
 from lictor.core.raw import Json, JsonObject
 
 _INSIDE = re.compile(r"/(?:api/[^/]+|apis/[^/]+/[^/]+)/namespaces/([^/]+)(?:/.*)?")
-# What says which object it is.
+# What identifies an object.
 _IDENTITY = ("name", "namespace", "uid")
 
 
 def check_path(url_path: str, namespace: str) -> None:
-    """Refuse a path that leads out of the namespace, however it is written."""
-    # What counts is what the API server makes of it: percent signs are undone there.
+    """Reject a path that leaves the namespace, in any notation."""
+    # The API server's interpretation counts: it decodes percent signs.
     path = unquote(re.split(r"[?#]", url_path, maxsplit=1)[0])
     clean = posixpath.normpath(path) if path else "."
     found = _INSIDE.fullmatch(clean)
@@ -30,12 +30,14 @@ def check_path(url_path: str, namespace: str) -> None:
             f"which is different from the policy namespace {namespace}"
         )
     if clean != path.rstrip("/") or "%" in path or "#" in url_path or not url_path.isprintable():
-        # Between us and the server someone may read dots and double slashes differently.
-        raise EvaluationError(f"path {path} must be written plainly in namespaced policies")
+        # A proxy before the server may interpret dots and double slashes differently.
+        raise EvaluationError(
+            f"path {path} must not contain dots, double slashes or escapes in namespaced policies"
+        )
 
 
 def check_namespace(found: Json, own: str, what: str) -> None:
-    """Refuse any other namespace than a policy's own; none at all is another one too."""
+    """Reject any namespace other than the policy's; none at all is another one too."""
     if found == own:
         return
     where = f"namespace {found}" if found else "no namespace"
@@ -45,25 +47,25 @@ def check_namespace(found: Json, own: str, what: str) -> None:
 
 
 def check_kind(api_version: str, kind: str, own: str) -> None:
-    """Refuse a kind whose objects live in no namespace."""
+    """Reject a cluster-scoped kind."""
     group, _, version = api_version.rpartition("/")
     if builtin_names().of_kind(group, version, kind).namespaced is False:
         raise EvaluationError(
             f"a policy of namespace {own} cannot reach {api_version} {kind}: "
-            "its objects belong to the whole cluster"
+            "the kind is cluster-scoped"
         )
 
 
 def check_same_object(before: JsonObject, after: JsonObject) -> None:
-    """Refuse a change that would be written to another object than the one that was read."""
+    """Reject a change that would be written to another object than the one that was read."""
     if any(before.get(name) != after.get(name) for name in ("apiVersion", "kind")):
-        raise EvaluationError("a change must leave apiVersion and kind of its target as they are")
+        raise EvaluationError("a mutation must not change apiVersion or kind of its target")
     old, new = before.get("metadata"), after.get("metadata")
     if not isinstance(old, dict) or not isinstance(new, dict):
-        raise EvaluationError("a change must leave its target the metadata")
+        raise EvaluationError("a mutation must not remove the metadata of its target")
     for name in _IDENTITY:
         if old.get(name) != new.get(name):
             raise EvaluationError(
-                f"a change must leave metadata.{name} of its target as it is: "
+                f"a mutation must not change metadata.{name} of its target: "
                 f"{old.get(name)!r} became {new.get(name)!r}"
             )

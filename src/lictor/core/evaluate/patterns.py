@@ -1,4 +1,4 @@
-"""`pattern` and `anyPattern`: the resource, or an element of it, must contain the given shape."""
+"""`pattern` and `anyPattern`: the resource, or an element of it, must match the given shape."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -19,18 +19,18 @@ from lictor.core.model.result import Failure, Result, Status
 from lictor.core.raw import Json
 
 Test: TypeAlias = Callable[[Json], Mismatch | None]
-# The case and the part of the resource to look at.
-Judge: TypeAlias = Callable[[Case, Json], RuleOutcome | None]
+# The case and the part of the resource to compare.
+EvaluateSubject: TypeAlias = Callable[[Case, Json], RuleOutcome | None]
 
 
 def compile_pattern_check(
     pattern: Json, message: Message, setting: RuleContext
 ) -> Callable[[Case], tuple[Result, ...]]:
-    """The check of a rule that is one pattern: compared with as few calls as possible."""
+    """The check of a rule with one pattern, with as few calls as possible."""
     document = setting.expressions.document(resolve_references(pattern))
     if not document.is_constant:
-        judge = compile_patterns(pattern, None, message, setting)
-        return answer_by(judge, setting)
+        evaluate = compile_patterns(pattern, None, message, setting)
+        return answer_by(evaluate, setting)
     compare = compile_comparison(document.constant)
     text = f"validation rule '{setting.rule}' passed."
     passed = setting.fixed(Status.PASS, text)
@@ -38,21 +38,21 @@ def compile_pattern_check(
     def check(case: Case) -> tuple[Result, ...]:
         subject = case.request.object
         if subject is None:
-            return ()  # nothing is left to have a shape on DELETE
+            return ()  # there is no object to compare on DELETE
         seen: Seen = {}
         fault = compare(subject, seen)
         if fault is None:
             return passed or (setting.result(case, RuleOutcome(Status.PASS, text)),)
         mismatch = explain_fault(fault, seen)
-        return (setting.result(case, judge_mismatch(case, mismatch, message)),)
+        return (setting.result(case, build_mismatch_outcome(case, mismatch, message)),)
 
     return check
 
 
 def compile_patterns(
     pattern: Json, any_pattern: Json, message: Message, setting: RuleContext
-) -> Judge:
-    """The test of `pattern` or, where that is not given, `anyPattern`."""
+) -> EvaluateSubject:
+    """The test of `pattern` or, if that is missing, `anyPattern`."""
     if pattern is not None:
         return _compile_one(pattern, message, setting)
     if not isinstance(any_pattern, list) and not isinstance(any_pattern, str):
@@ -60,16 +60,16 @@ def compile_patterns(
     return _compile_any(any_pattern, message, setting)
 
 
-def answer_by(judge: Judge, setting: RuleContext) -> Check:
-    """The check that asks this judge about the whole object."""
+def answer_by(evaluate: EvaluateSubject, setting: RuleContext) -> Check:
+    """The check that applies this test to the whole object."""
     is_fixed = setting.is_fixed
-    # What was fine is nearly always the same outcome again: its result is made once. One pair, as
-    # threads share it.
+    # A pass is nearly always the same outcome: its result is built once. One pair, as threads share
+    # it.
     known: tuple[RuleOutcome | None, tuple[Result, ...]] = (None, ())
 
     def check(case: Case) -> tuple[Result, ...]:
         nonlocal known
-        outcome = judge(case, case.request.object)
+        outcome = evaluate(case, case.request.object)
         if outcome is None:
             return ()
         last, results = known
@@ -82,25 +82,25 @@ def answer_by(judge: Judge, setting: RuleContext) -> Check:
     return check
 
 
-def _compile_one(pattern: Json, message: Message, setting: RuleContext) -> Judge:
+def _compile_one(pattern: Json, message: Message, setting: RuleContext) -> EvaluateSubject:
     tests = _compile_tests(pattern, setting, single=True)
     passed = RuleOutcome(Status.PASS, f"validation rule '{setting.rule}' passed.")
 
-    def judge(case: Case, subject: Json) -> RuleOutcome | None:
+    def evaluate(case: Case, subject: Json) -> RuleOutcome | None:
         if subject is None:
             return None
         mismatch = tests(case)[0](subject)
-        return passed if mismatch is None else judge_mismatch(case, mismatch, message)
+        return passed if mismatch is None else build_mismatch_outcome(case, mismatch, message)
 
-    return judge
+    return evaluate
 
 
-def _compile_any(any_pattern: Json, message: Message, setting: RuleContext) -> Judge:
+def _compile_any(any_pattern: Json, message: Message, setting: RuleContext) -> EvaluateSubject:
     tests = _compile_tests(any_pattern, setting, single=False)
     rule = setting.rule
     passed: dict[int, RuleOutcome] = {}
 
-    def judge(case: Case, subject: Json) -> RuleOutcome | None:
+    def evaluate(case: Case, subject: Json) -> RuleOutcome | None:
         if subject is None:
             return None
         mismatches = []
@@ -108,20 +108,20 @@ def _compile_any(any_pattern: Json, message: Message, setting: RuleContext) -> J
             mismatch = test(subject)
             if mismatch is None:
                 if index not in passed:
-                    told = f"validation rule '{rule}' anyPattern[{index}] passed."
-                    passed[index] = RuleOutcome(Status.PASS, told)
+                    text = f"validation rule '{rule}' anyPattern[{index}] passed."
+                    passed[index] = RuleOutcome(Status.PASS, text)
                 return passed[index]
             mismatches.append((index, mismatch))
-        return _judge_all(case, mismatches, message, rule)
+        return _build_all_outcome(case, mismatches, message, rule)
 
-    return judge
+    return evaluate
 
 
 def _compile_tests(
     patterns: Json, setting: RuleContext, *, single: bool
 ) -> Callable[[Case], Sequence[Test]]:
-    """The tests of one pattern, or of a list; compiled now, or per request where variables are."""
-    # References first: what a request brings into the text must never be read as one.
+    """The tests of one pattern or of a list; compiled now, or per request."""
+    # References first: text from a request must never be interpreted as one.
     document = setting.expressions.document(resolve_references(patterns))
     if document.is_constant:
         tests = _compile_each(document.constant, single=single)
@@ -138,8 +138,8 @@ def _compile_each(patterns: Json, *, single: bool) -> Sequence[Test]:
     return tuple(compile_pattern(pattern, references=False) for pattern in patterns)
 
 
-def judge_mismatch(case: Case, mismatch: Mismatch, message: Message) -> RuleOutcome:
-    """What one mismatch means for the rule."""
+def build_mismatch_outcome(case: Case, mismatch: Mismatch, message: Message) -> RuleOutcome:
+    """The outcome of the rule for one mismatch."""
     if mismatch.skip:
         return RuleOutcome(Status.SKIP, mismatch.reason)
     if not mismatch.path:
@@ -148,12 +148,12 @@ def judge_mismatch(case: Case, mismatch: Mismatch, message: Message) -> RuleOutc
 
 
 def _failure(mismatch: Mismatch) -> Failure:
-    # What was expected and found says it all; only where nothing was expected are words needed.
+    # Expected and found values suffice; a reason is needed only if nothing was expected.
     reason = "" if mismatch.expected is not None else mismatch.reason
     return Failure(mismatch.path, mismatch.expected, mismatch.found, reason)
 
 
-def _judge_all(
+def _build_all_outcome(
     case: Case, mismatches: list[tuple[int, Mismatch]], message: Message, rule: str
 ) -> RuleOutcome:
     failed = [(index, m) for index, m in mismatches if not m.skip]

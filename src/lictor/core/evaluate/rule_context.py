@@ -1,4 +1,4 @@
-"""What the checks of a rule are built with: its policy, expressions, lookups and messages."""
+"""What a rule's checks are built with: policy, expressions, lookups and messages."""
 
 from collections.abc import Callable, Mapping
 
@@ -23,17 +23,17 @@ from lictor.core.ports import Lookups
 
 
 class RuleOutcome(msgspec.Struct, frozen=True):
-    """A check's answer before it is known who gives it."""
+    """The outcome of a check, before it is attributed to a rule."""
 
     status: Status
     message: str = ""
     failure: Failure | None = None
-    # What a report tells beside the message.
+    # Additional properties for a report.
     properties: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class RuleContext(msgspec.Struct, frozen=True):
-    """One rule's surroundings; made once, when its policy is compiled."""
+    """The policy and settings of one rule; built once, when its policy is compiled."""
 
     policy: PolicyRef
     rule: str
@@ -41,7 +41,7 @@ class RuleContext(msgspec.Struct, frozen=True):
     expressions: Expressions
     lookups: Lookups
     properties: CompiledDocument
-    # What follows from a failure, and how namespaces change that; None where they do not.
+    # The action on failure, and how namespaces change it; None if they do not.
     action: Action = Action.AUDIT
     override: Callable[[Request], Action | None] | None = None
     watch: Watch = unwatched
@@ -53,7 +53,7 @@ class RuleContext(msgspec.Struct, frozen=True):
         *,
         exceptions: tuple[ExceptionRef, ...] = (),
     ) -> Result:
-        """The outcome as this rule's answer."""
+        """The outcome as a result of this rule."""
         return Result(
             policy=self.policy,
             rule=self.rule,
@@ -68,11 +68,11 @@ class RuleContext(msgspec.Struct, frozen=True):
 
     @property
     def is_fixed(self) -> bool:
-        """Does an outcome become the same result for all requests?"""
+        """Whether an outcome becomes the same result for all requests."""
         return self.override is None and self.properties.is_constant
 
     def fixed(self, status: Status, message: str) -> tuple[Result] | None:
-        """An answer that is the same for all requests, made beforehand; None where none can be."""
+        """A result that is the same for all requests, built in advance; None if impossible."""
         if not self.is_fixed:
             return None
         return (
@@ -101,19 +101,19 @@ class RuleContext(msgspec.Struct, frozen=True):
         try:
             filled = self.properties.fill(case.scope)
         except (EvaluationError, LookupFailedError):
-            return {}  # a report's extra columns never change a verdict
+            return {}  # additional report properties never change a verdict
         return {str(key): str(value) for key, value in filled.items()}
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A rule's message; filled in only when the rule fails."""
+    """A rule's message; rendered only when the rule fails."""
 
     rule: str
     text: str
     document: CompiledDocument
 
     def of_path(self, case: Case, path: str) -> str:
-        """A pattern that does not fit at `path`."""
+        """A pattern that does not match at `path`."""
         failed = f"rule {self.rule} failed at path {path}"
         if not self.text:
             return f"validation error: {failed}"
@@ -123,7 +123,7 @@ class Message(msgspec.Struct, frozen=True):
         return f"validation error: {_with_stop(text)} {failed}"
 
     def of_error(self, case: Case, reason: str) -> str:
-        """A pattern that could not be decided."""
+        """A pattern that failed with an error."""
         failed = f"rule {self.rule} execution error: {reason}"
         if not self.text:
             return f"validation error: {failed}"
@@ -135,7 +135,7 @@ class Message(msgspec.Struct, frozen=True):
         )
 
     def of_reasons(self, case: Case, reasons: str) -> str:
-        """None of several patterns fits."""
+        """None of several patterns matches."""
         if not self.text:
             return f"validation error: {reasons}"
         text = self._fill(case)
@@ -144,7 +144,7 @@ class Message(msgspec.Struct, frozen=True):
         return f"validation error: {_with_stop(text)} {reasons}"
 
     def of_denial(self, case: Case, conditions: str, setting: RuleContext) -> str:
-        """Conditions that deny; `conditions` are their own messages."""
+        """Conditions that deny; `conditions` are their messages."""
         if not self.text and not conditions:
             return f"validation error: rule {self.rule} failed"
         joined = "; ".join(filter(None, (self.text, conditions)))

@@ -1,4 +1,4 @@
-"""The variables of a request: what `request.*`, `images.*` and `serviceAccountName` mean."""
+"""The variables of a request: `request.*`, `images.*` and `serviceAccountName`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +11,12 @@ from lictor.core.model.scope import Scope
 from lictor.core.raw import Json, JsonObject
 
 _SERVICE_ACCOUNT = "system:serviceaccount:"
-# Fields of an AdmissionRequest that are absent where they are empty.
+# Fields of an AdmissionRequest that are omitted if empty.
 _LEFT_OUT = ("name", "namespace", "subResource", "requestSubResource")
 
 
 def build_scope(request: Request) -> Scope:
-    """The scope in which the rules of one policy see one request."""
+    """The variables for the rules of one policy and one request."""
     values: JsonObject = {"request": _request_values(request)}
     if request.caller is not None:
         namespace, name = _service_account(request.caller.username)
@@ -44,7 +44,7 @@ def _admission_values(request: Request) -> JsonObject:
         return {"namespace": _namespace(request)}
     values: JsonObject = dict(request.admission)
     for name in _LEFT_OUT:
-        # A Node lies in no namespace: a rule that asks for it there has a mistake to hear of.
+        # A Node is cluster-scoped: a rule that reads its namespace must get an error.
         if not values.get(name, True):
             del values[name]
     return values
@@ -83,8 +83,8 @@ def _load_images(scope: Scope) -> Json:
     try:
         images = extract_images(subject if isinstance(subject, dict) else {})
     except EvaluationError as error:
-        # A projection such as `images.*.*.registry` would take the fault for null, and a condition
-        # on it would not hold for an image that nobody has looked at.
+        # A projection such as `images.*.*.registry` would turn the error into null, and a condition
+        # on it would not hold for an image that was not parsed.
         raise BrokenVariableError(str(error)) from error
     if not images:
         raise KeyError("images")

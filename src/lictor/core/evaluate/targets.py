@@ -1,4 +1,4 @@
-"""`mutate.targets`: the existing objects that a rule changes, with their own variables."""
+"""`mutate.targets`: the existing objects that a rule changes, with their variables."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
@@ -25,11 +25,11 @@ from lictor.core.raw import Json, JsonObject
 
 
 class ExistingTarget(msgspec.Struct, frozen=True):
-    """An object to change, the variables for it, and what must hold first."""
+    """An object to change, its variables, and its preconditions."""
 
     object: JsonObject
     scope: Scope
-    asks: Conditions | None
+    conditions: Conditions | None
     part: TargetPart | None
     is_selected: bool
 
@@ -38,7 +38,7 @@ Targets: TypeAlias = Callable[[Case], Iterator[ExistingTarget]]
 
 
 def compile_targets(targets: Sequence[MutateTarget], setting: RuleContext) -> Targets:
-    """What finds the targets of a request among the objects that are there."""
+    """Find the targets of a request among the existing objects."""
     finders = [
         _compile_target(target, setting, f"mutate.targets[{index}].preconditions")
         for index, target in enumerate(targets)
@@ -54,7 +54,7 @@ def compile_targets(targets: Sequence[MutateTarget], setting: RuleContext) -> Ta
 def _compile_target(target: MutateTarget, setting: RuleContext, where: str) -> Targets:
     spec = setting.expressions.document(_describe(target)).fill
     enter: Enter | None = compile_foreach_context(target.context, setting)
-    asks = compile_conditions(
+    conditions = compile_conditions(
         target.preconditions,
         setting.expressions,
         watch=setting.watch,
@@ -68,18 +68,18 @@ def _compile_target(target: MutateTarget, setting: RuleContext, where: str) -> T
         for found, part in _list(wanted, setting):
             scope = case.scope.child(target=found)
             inner = enter(scope) if enter is not None else scope
-            yield ExistingTarget(found, inner, asks, part, is_selected)
+            yield ExistingTarget(found, inner, conditions, part, is_selected)
 
     return find
 
 
 def _compile_place(target: MutateTarget, own: str) -> Callable[[JsonObject], JsonObject]:
-    """A Policy reaches no further than its own namespace, whatever its variables say."""
+    """A Policy is limited to its namespace, also if variables name another one."""
 
     def check(wanted: JsonObject) -> JsonObject:
         for field, text in (("namespace", target.namespace), ("name", target.name)):
             if text and not wanted[field]:
-                # Without it all objects of the kind would be meant.
+                # Without it, all objects of the kind would match.
                 raise EvaluationError(f"the {field} of a target became empty: nothing is changed")
         if not own:
             return wanted
@@ -134,7 +134,7 @@ def _list(
             wanted["matchLabels"], read_requirements(wanted["matchExpressions"])
         )
     )
-    # A Policy reads no other namespace either; what else is meant, wildcards decide.
+    # A Policy reads no other namespace either; otherwise wildcards decide.
     where = setting.policy.namespace
     for found in setting.lookups.resources(str(wanted["apiVersion"]), kind.kind, where):
         metadata = found.get("metadata")
@@ -156,7 +156,7 @@ def _take_part(
     api_version, kind = _text(found.get("apiVersion")), _text(found.get("kind"))
     part = TargetPart(api_version, kind, subresource)
     if subresource == "status":
-        return found, part  # it is read with the object, and written apart from it
+        return found, part  # read with the object, written separately
     metadata = found["metadata"]
     group, _, version = api_version.rpartition("/")
     plural = builtin_names().of_kind(group, version, kind).resource

@@ -8,7 +8,12 @@ from msgspec.structs import replace
 from lictor.core.errors import CompileError, EvaluationError, UnknownKeyError
 from lictor.core.evaluate.conditions import HOLDS, Conditions, compile_conditions
 from lictor.core.evaluate.context import Enter, compile_foreach_context
-from lictor.core.evaluate.patterns import Judge, answer_by, compile_pattern_check, compile_patterns
+from lictor.core.evaluate.patterns import (
+    EvaluateSubject,
+    answer_by,
+    compile_pattern_check,
+    compile_patterns,
+)
 from lictor.core.evaluate.rule_context import Message, RuleContext, RuleOutcome, compile_message
 from lictor.core.lang.json_type import name_json_type
 from lictor.core.lang.template import Fill
@@ -30,24 +35,26 @@ def compile_validate(validate: Validate, setting: RuleContext) -> Check:
 
 def _compile_body(
     body: Validate | ForEachValidate, message: Message, setting: RuleContext, where: str
-) -> Judge:
+) -> EvaluateSubject:
     if body.deny is not None:
         return _compile_deny(body.deny, message, setting, f"{where}.deny.conditions")
     if body.pattern is not None or body.any_pattern is not None:
         return compile_patterns(body.pattern, body.any_pattern, message, setting)
     if body.foreach:
         return _compile_foreach(body.foreach, message, setting, where)
-    # Only misspelt fields: the rule must not look like one that has nothing against the object.
+    # Only misspelt fields: the rule must not appear to pass.
     raise CompileError(f"{where}: expected pattern, anyPattern, deny or foreach, found none")
 
 
-def _compile_deny(deny: Deny, message: Message, setting: RuleContext, where: str) -> Judge:
+def _compile_deny(
+    deny: Deny, message: Message, setting: RuleContext, where: str
+) -> EvaluateSubject:
     conditions = compile_conditions(
         deny.conditions, setting.expressions, watch=setting.watch, where=where
     )
     passed = RuleOutcome(Status.PASS, f"validation rule '{setting.rule}' passed.")
 
-    def judge(case: Case, _: Json) -> RuleOutcome | None:
+    def evaluate(case: Case, _: Json) -> RuleOutcome | None:
         try:
             denied, text = HOLDS if conditions is None else conditions(case.scope)
         except EvaluationError as error:
@@ -56,24 +63,24 @@ def _compile_deny(deny: Deny, message: Message, setting: RuleContext, where: str
             return passed
         return RuleOutcome(Status.FAIL, message.of_denial(case, text, setting))
 
-    return judge
+    return evaluate
 
 
 def _compile_foreach(
     blocks: Sequence[ForEachValidate], message: Message, setting: RuleContext, where: str
-) -> Judge:
+) -> EvaluateSubject:
     loops = [
         _Loop(block, message, setting, f"{where}.foreach[{index}]")
         for index, block in enumerate(blocks)
     ]
 
-    def judge(case: Case, subject: Json) -> RuleOutcome | None:
+    def evaluate(case: Case, subject: Json) -> RuleOutcome | None:
         count, broken = 0, ""
         for loop in loops:
             try:
                 elements = loop.elements(case)
             except UnknownKeyError:
-                continue  # a field that is not there has no elements
+                continue  # a missing field has no elements
             except EvaluationError as error:
                 broken = str(error)
                 continue
@@ -85,7 +92,7 @@ def _compile_foreach(
             return _RULE_PASSED
         return RuleOutcome(Status.ERROR, f"failed to evaluate list: {broken}") if broken else None
 
-    return judge
+    return evaluate
 
 
 class _Loop:
@@ -98,13 +105,13 @@ class _Loop:
         self._scoped = block.element_scope
         self._names = ElementNames.at(where.count(".foreach[") - 1)
         self._enter: Enter | None = compile_foreach_context(block.context, setting)
-        self._asks: Conditions | None = compile_conditions(
+        self._conditions: Conditions | None = compile_conditions(
             block.preconditions,
             setting.expressions,
             watch=setting.watch,
             where=f"{where}.preconditions",
         )
-        self._judge = _compile_body(block, message, setting, where)
+        self._evaluate = _compile_body(block, message, setting, where)
 
     def elements(self, case: Case) -> list[Json]:
         found = self._list(case.scope)
@@ -118,7 +125,7 @@ class _Loop:
         for index, element in enumerate(elements):
             if element is None:
                 continue
-            outcome = self._judge_element(case, subject, element, index)
+            outcome = self._evaluate_element(case, subject, element, index)
             if outcome is None or outcome.status is Status.SKIP:
                 continue
             if outcome.status is not Status.PASS:
@@ -127,7 +134,7 @@ class _Loop:
             count += 1
         return None, count
 
-    def _judge_element(
+    def _evaluate_element(
         self, case: Case, subject: Json, element: Json, index: int
     ) -> RuleOutcome | None:
         if self._scoped and not isinstance(element, dict):
@@ -138,18 +145,18 @@ class _Loop:
         scope = case.scope.with_values(self._names.bind(element, index))
         if self._enter is not None:
             scope = self._enter(scope)
-        if self._asks is not None:
+        if self._conditions is not None:
             try:
-                if not self._asks(scope)[0]:
+                if not self._conditions(scope)[0]:
                     return None
             except EvaluationError:
-                return None  # an element that cannot be asked is none that the author means
+                return None  # an element whose preconditions fail with an error is skipped
         scoped = isinstance(element, dict) if self._scoped is None else self._scoped
-        return self._judge(case.with_scope(scope), element if scoped else subject)
+        return self._evaluate(case.with_scope(scope), element if scoped else subject)
 
 
 class ElementNames(msgspec.Struct, frozen=True):
-    """How the variables of a foreach are called: each nesting has names of its own, too."""
+    """The names of the variables of a foreach: each nesting level also has its own."""
 
     element: str
     index: str
@@ -159,7 +166,7 @@ class ElementNames(msgspec.Struct, frozen=True):
         return cls(f"element{nesting}", f"elementIndex{nesting}")
 
     def bind(self, element: Json, index: int) -> JsonObject:
-        """The variables of one pass."""
+        """The variables of one iteration."""
         return {
             "element": element,
             self.element: element,

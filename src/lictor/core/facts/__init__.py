@@ -1,1 +1,1 @@
-"""What Kubernetes itself says of its kinds, of one release. No policies and no servers in here."""
+"""Facts about Kubernetes' kinds, of one release. No policies and no servers."""

@@ -1,4 +1,4 @@
-"""What stands where in objects of custom kinds: the schemas of CRDs as types and as forms."""
+"""The schemas of CRDs as field types and merge forms of custom kinds."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -16,12 +16,12 @@ _SCALARS = {
     "boolean": frozenset((bool,)),
 }
 _INT_OR_STRING = frozenset((int, float, str))
-# Generators of CRDs write amounts as int-or-string with a pattern of these units.
+# CRD generators write quantities as int-or-string with a pattern of these units.
 _AMOUNT_MARK = "[KMGTPE]i"
 
 
 def read_custom_type(schema: JsonObject) -> FieldType:
-    """The type of objects with this schema; metadata is that of all kinds."""
+    """The type of objects with this schema; metadata is the same for all kinds."""
     place = _read_schema(schema)
     if place.fields:
         text = FieldType()
@@ -69,7 +69,7 @@ def _read_properties(place: FieldType, schema: JsonObject) -> None:
 
 def _list_enums(properties: JsonObject) -> Iterator[tuple[str, list[str]]]:
     for name, inner in properties.items():
-        # Of a list, the words that its elements take.
+        # For a list, the words that its elements accept.
         listed = inner.get("items") if isinstance(inner, dict) else None
         for place in (inner, listed):
             enum = place.get("enum") if isinstance(place, dict) else None
@@ -84,7 +84,7 @@ _TEXT = Form(scalar="string")
 
 
 def read_custom_form(schema: JsonObject) -> Form:
-    """The form of objects with this schema; metadata is that of all kinds."""
+    """The form of objects with this schema; metadata is the same for all kinds."""
     form = _read_form(schema)
     inner = form.map or MapForm({}, DEDUCED)
     return Form(map=MapForm({**inner.fields, **_list_identity()}, inner.others))
@@ -117,7 +117,7 @@ def _read_map(schema: JsonObject) -> MapForm:
 
 
 def _read_others(schema: JsonObject) -> Form | None:
-    """What may stand under other names than those of the properties."""
+    """What is allowed under names other than those of the properties."""
     others = schema.get("additionalProperties")
     if isinstance(others, dict):
         return _read_form(others)
@@ -140,7 +140,7 @@ def _read_list(schema: JsonObject) -> ListForm:
 
 
 def _read_keys(keys: Json, items: Json) -> dict[str, Json]:
-    """Keys with what they count as where an element leaves them out."""
+    """Keys with their defaults for elements that omit them."""
     properties = items.get("properties") if isinstance(items, dict) else None
     known = properties if isinstance(properties, dict) else {}
     names = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
@@ -153,7 +153,7 @@ def _read_default(schema: Json) -> Json:
 
 @cache
 def _list_identity() -> dict[str, Form]:
-    # Any kind will do: they all have the same metadata.
+    # Any kind: they all have the same metadata.
     some = find_form("v1", "ConfigMap") or DEDUCED
     metadata = some.map.fields["metadata"] if some.map is not None else DEDUCED
     return {"apiVersion": _TEXT, "kind": _TEXT, "metadata": metadata}

@@ -1,6 +1,6 @@
-"""Generated facts of one release of Kubernetes, read section by section when first needed.
+"""Generated facts of one release of Kubernetes, read section by section on demand.
 
-`scripts/make_facts.py` writes them (`make facts`), and says what each section holds.
+`scripts/make_facts.py` writes them (`make facts`) and documents each section.
 """
 
 from collections.abc import Mapping
@@ -10,21 +10,21 @@ import msgspec
 import orjson
 
 from lictor.core.raw import JsonObject
+from lictor.core.release import REFERENCES
 
-# The release whose behaviour is followed; the generator pins the same one.
-RELEASE = "v1.34.3"
+RELEASE = REFERENCES["kubernetes"]
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 class SubresourceFacts(msgspec.Struct, frozen=True):
-    """Verbs, and apiVersion and kind of what is sent there, where that is another kind."""
+    """Verbs, and apiVersion and kind of the body if it is another kind."""
 
     verbs: tuple[str, ...]
     kind: tuple[str, str] | None = None
 
 
 class KindFacts(msgspec.Struct, frozen=True):
-    """What discovery tells of one kind of one version."""
+    """Discovery data of one kind of one version."""
 
     short: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -33,13 +33,13 @@ class KindFacts(msgspec.Struct, frozen=True):
 
 
 class TypeFacts(msgspec.Struct, frozen=True):
-    """What is known of the fields of a type besides their names and how they are merged."""
+    """Facts about the fields of a type besides their names and merge strategies."""
 
     required: tuple[str, ...] = ()
-    # Numbers that are not told here are int32.
+    # Other numbers are int32.
     formats: Mapping[str, str] = {}
     enums: Mapping[str, tuple[str, ...]] = {}
-    # Fields that are not there where they are "", 0 or false.
+    # Fields that are omitted if they are "", 0 or false.
     silent: tuple[str, ...] = ()
     # Strategy and, for lists of objects, the key.
     patches: Mapping[str, tuple[str, ...]] = {}
@@ -50,7 +50,7 @@ NO_FACTS = TypeFacts()
 
 @cache
 def _read_file() -> bytes:
-    # Loads much of the standard library, and most runs never come here.
+    # Imports much of the standard library; most runs never need it.
     from importlib.resources import files
 
     return b"\n" + files(__package__).joinpath("facts.jsonl").read_bytes()
@@ -58,7 +58,7 @@ def _read_file() -> bytes:
 
 @cache
 def load_section(name: str) -> JsonObject:
-    """The entries of a section by their keys; only its lines, which stand together, are decoded."""
+    """The entries of a section by key; decodes only its lines, which are contiguous."""
     data, mark = _read_file(), f'\n["{name}",'.encode()
     lines = data[data.index(mark) + 1 : data.index(b"\n", data.rindex(mark) + 1)]
     entries = orjson.loads(b"[" + lines.replace(b"\n", b",") + b"]")
@@ -66,18 +66,18 @@ def load_section(name: str) -> JsonObject:
 
 
 def find_type_name(api_version: str, kind: str) -> str | None:
-    """The type of a built-in kind; None for kinds that Kubernetes itself does not have."""
+    """The type of a built-in kind; None for other kinds."""
     found: str | None = load_section("kinds").get(api_version, {}).get(kind)
     return found
 
 
-# Made now, not when threads first read one at the same time: msgspec would crash.
+# Built now: msgspec would crash if threads built it on first use at the same time.
 msgspec.json.Decoder(tuple[TypeFacts, KindFacts])
 
 
 @cache
 def load_type_facts() -> Mapping[str, TypeFacts]:
-    """What is known of the fields of each type; NO_FACTS where nothing is."""
+    """The facts about the fields of each type; NO_FACTS if there are none."""
     return msgspec.convert(load_section("fields"), dict[str, TypeFacts])
 
 

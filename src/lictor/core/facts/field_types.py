@@ -1,6 +1,6 @@
-"""What stands where in objects of built-in kinds: types linked to each other when first needed.
+"""Field types of objects of built-in kinds, linked to each other on demand.
 
-Unlike the forms of `lang.kind_schema`, which say how things are merged, these say how they are
+The forms of `lang.kind_schema` describe how fields are merged; these describe how they are
 written.
 """
 
@@ -13,7 +13,7 @@ from lictor.core.raw import Json
 _QUANTITY = "api.resource.Quantity"
 _SCALARS: dict[str, frozenset[type]] = {
     "string": frozenset((str,)),
-    # A float may be one too many: whoever explains faults knows.
+    # A float may be a false positive: callers that explain faults check it.
     "number": frozenset((int,)),
     "boolean": frozenset((bool,)),
     "scalar": frozenset((str, int, float)),
@@ -21,7 +21,7 @@ _SCALARS: dict[str, frozenset[type]] = {
 
 
 class FieldType:
-    """What may stand at a place. One without any parts takes anything."""
+    """What is allowed at a field. Without any parts, everything."""
 
     __slots__ = (
         *("description", "element", "enums", "fields", "is_quantity"),
@@ -29,25 +29,25 @@ class FieldType:
     )
 
     def __init__(self) -> None:
-        # Types of scalars that may stand here.
+        # Scalar types that are allowed here.
         self.scalar: frozenset[type] | None = None
         self.fields: dict[str, FieldType] = {}
-        # What stands under other names; None where there are no others.
+        # What is allowed under other names; None if nothing is.
         self.others: FieldType | None = None
         self.element: FieldType | None = None
         self.is_quantity = False
-        # Fields that are not there where they are "", 0 or false ...
+        # Fields that are omitted if they are "", 0 or false ...
         self.silent: frozenset[str] = frozenset()
-        # ... and lists and maps that are there though they are empty.
+        # ... and lists and maps that are written even if empty.
         self.kept: frozenset[str] = frozenset()
-        # The words that some of the fields take, by field; others are refused.
+        # The enums of fields, by field; other values are refused.
         self.enums: Mapping[str, tuple[str, ...]] = NO_FACTS.enums
-        # What authors of custom kinds say of it; Kubernetes' own kinds say nothing here.
+        # Descriptions of custom kinds; built-in kinds have none here.
         self.description = ""
 
     @property
     def is_map(self) -> bool:
-        """Does it have keys of the author's choice, and nothing else? `emptyDir: {}` has not."""
+        """Whether it has only arbitrary keys; `emptyDir: {}` has not."""
         return not self.fields and self.others is not None and self.others is not ANYTHING
 
 
@@ -55,14 +55,14 @@ ANYTHING = FieldType()
 
 
 def find_field_type(api_version: str, kind: str) -> FieldType | None:
-    """The form of a built-in kind; None for kinds that Kubernetes itself does not have."""
+    """The type of a built-in kind; None for other kinds."""
     name = find_type_name(api_version, kind)
     return None if name is None else link_type(name)
 
 
 @cache
 def find_metadata() -> FieldType:
-    """The form of the metadata of every object."""
+    """The type of the metadata of every object."""
     return link_type("meta.v1.ObjectMeta")
 
 
@@ -70,7 +70,7 @@ _LINKED: dict[str, FieldType] = {}
 
 
 def link_type(name: str) -> FieldType:
-    """The form of a type of the tables."""
+    """The type with this name in the tables."""
     place = _LINKED.get(name)
     if place is None:
         form = load_section("types").get(name, "deduced")
@@ -78,7 +78,7 @@ def link_type(name: str) -> FieldType:
             place = _LINKED[name] = _read(form)
             place.is_quantity = name == _QUANTITY
             return place
-        # Registered before it is filled: types may lead back to themselves.
+        # Registered before it is filled: types may be recursive.
         place = _LINKED[name] = FieldType()
         _fill(place, form)
         facts = load_type_facts().get(name, NO_FACTS)

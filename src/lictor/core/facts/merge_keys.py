@@ -1,7 +1,7 @@
-"""Which lists of which kinds does a strategic patch merge, and by which keys?
+"""Which lists of which kinds a strategic merge patch merges, and by which keys.
 
 Policies merge as Kyverno does, by the keys of the release that it was built with (`find_shape`);
-the API server merges by those of the release that it follows (`find_merges`).
+the API server merges by those of the release in use (`find_merges`).
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from lictor.core.raw import Json, JsonObject
 
 
 class MergedList(msgspec.Struct, frozen=True):
-    """A list whose elements are merged by `keys`; a list of scalars has none."""
+    """A list whose elements are merged by `keys`; none for a list of scalars."""
 
     keys: tuple[str, ...]
     element: "MergeShape"
@@ -23,12 +23,12 @@ class MergedList(msgspec.Struct, frozen=True):
 
 MergeShape: TypeAlias = dict[str, Union["MergeShape", MergedList]]
 
-# A place of a known kind below which nothing is merged.
+# A field of a known kind below which nothing is merged.
 PLAIN: MergeShape = {}
 
 
 def find_shape(resource: Json) -> MergeShape | None:
-    """What Kyverno merges in a resource of this kind; None for kinds that it does not know."""
+    """What Kyverno merges in a resource of this kind; None for kinds unknown to it."""
     if not isinstance(resource, dict) or "kind" not in resource:
         return None
     version, kind = resource.get("apiVersion"), resource["kind"]
@@ -52,7 +52,7 @@ def _load_shapes() -> dict[tuple[str, str], MergeShape]:
 
 @cache
 def list_merge_keys() -> frozenset[str]:
-    """Every field by which elements of some list are told apart: `name`, `port`, `mountPath`."""
+    """Every field that identifies elements of some list: `name`, `port`, `mountPath`."""
     fields = [field for fields in load_section("merge_types").values() for field in fields.values()]
     return frozenset(key for field in fields if isinstance(field, list) for key in field[1:])
 
@@ -68,14 +68,14 @@ _MERGE = "merge"
 
 
 def find_merges(document: JsonObject) -> MergeShape:
-    """What the API server merges in an object; nothing where the kind is not known."""
+    """What the API server merges in an object; nothing if the kind is unknown."""
     name = find_type_name(str(document.get("apiVersion")), str(document.get("kind")))
     return PLAIN if name is None else _load_release_shapes().get(name, PLAIN)
 
 
 @cache
 def _load_release_shapes() -> Mapping[str, MergeShape]:
-    """All types at once: they know each other."""
+    """All types at once: they refer to each other."""
     types = load_section("types")
     shapes: dict[str, MergeShape] = {name: {} for name in types}
     for name, form in types.items():
@@ -102,7 +102,7 @@ def _is_list(form: Json) -> bool:
 
 
 def _find_type(form: Json, shapes: Mapping[str, MergeShape]) -> MergeShape:
-    """The type at a place, or of the elements or values there."""
+    """The type of a field, or of its elements or values."""
     if isinstance(form, dict):
         for word in ("list", "set", "keyed", "map", "atomic"):
             if isinstance(form.get(word), str):

@@ -1,4 +1,4 @@
-"""A kind's resource (`Pod` -> `pods`), and back: facts of Kubernetes, of given CRDs, or a guess."""
+"""Maps kinds to resources (`Pod` -> `pods`) and back: built-in facts, given CRDs, or a guess."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -11,16 +11,16 @@ from lictor.core.raw import Json, JsonObject
 
 
 class ResourceType(msgspec.Struct, frozen=True):
-    """One kind of one version, as the API server names it in its paths."""
+    """One kind of one version, as in the API server's paths."""
 
     group: str
     version: str
     kind: str
     # The plural in lower case.
     resource: str
-    # None where nobody knows.
+    # None if unknown.
     namespaced: bool | None = None
-    # Nothing told the name: it is the usual plural.
+    # The name is not known but the usual plural.
     guessed: bool = False
 
     @property
@@ -30,10 +30,10 @@ class ResourceType(msgspec.Struct, frozen=True):
 
 # Group and kind, or group and resource -> version -> the resource.
 _Index: TypeAlias = Mapping[tuple[str, str], Mapping[str, ResourceType]]
-# Group, version and kind of what is sent to a subresource, and its name -> where it is sent.
+# Group, version and kind of the body of a subresource, and its name -> the resource.
 _Parents: TypeAlias = Mapping[tuple[str, str, str, str], tuple[ResourceType, ...]]
 
-# Resources that one storage serves under several groups: what is in one is in the other.
+# Resources that one storage serves under several groups: their objects are the same.
 _SAME_STORAGE = (
     ({"", "events.k8s.io"}, {"events"}),
     ({"apps", "extensions"}, {"deployments", "daemonsets", "replicasets"}),
@@ -43,7 +43,7 @@ _SAME_STORAGE = (
 
 
 class ResourceNames:
-    """What is known of kinds and resources. Never changed: `with_crds` makes another one."""
+    """Known kinds and resources. Immutable: `with_crds` returns a new one."""
 
     __slots__ = ("_by_kind", "_by_resource", "_known", "_parents")
 
@@ -54,7 +54,7 @@ class ResourceNames:
         self._by_resource = _index(self._known, by_kind=False)
 
     def of_kind(self, group: str, version: str, kind: str) -> ResourceType:
-        """The resource of a kind. Where nobody told, its name is the usual plural (`guessed`)."""
+        """The resource of a kind; if unknown, with the usual plural as name (`guessed`)."""
         versions = self._by_kind.get((group, kind))
         if versions is None:
             return ResourceType(group, version, kind, guess_plural(kind), guessed=True)
@@ -65,7 +65,7 @@ class ResourceNames:
         return msgspec.structs.replace(next(iter(versions.values())), version=version)
 
     def of_resource(self, group: str, version: str, resource: str) -> ResourceType | None:
-        """The kind behind a resource's name; None where nobody told."""
+        """The kind of a resource name; None if unknown."""
         versions = self._by_resource.get((group, resource))
         if versions is None:
             return None
@@ -76,11 +76,11 @@ class ResourceNames:
 
     @property
     def known(self) -> tuple[ResourceType, ...]:
-        """Everything that somebody told."""
+        """All known resources."""
         return self._known
 
     def knows_group(self, group: str) -> bool:
-        """Tell whether resources of this group are known, and so all of them."""
+        """Whether the resources of this group are known, and so all of them."""
         return any(each.group == group for each in self._known)
 
     def targets(
@@ -88,7 +88,7 @@ class ResourceNames:
     ) -> tuple[ResourceType, ...]:
         """The resources that a request with an object of this kind may be sent to.
 
-        More than one only for a kind of its own that several resources take (`Scale`).
+        More than one only for a kind that is the body of several subresources (`Scale`).
         """
         parents = self._parents.get((group, version, kind, subresource)) if subresource else None
         return parents or (self.of_kind(group, version, kind),)
@@ -103,11 +103,11 @@ class ResourceNames:
         )
 
     def with_resources(self, resources: Iterable[ResourceType]) -> "ResourceNames":
-        """The same, and these; what they say counts more than what was known before."""
+        """The same with more resources, which override the known ones."""
         return ResourceNames((*self._known, *resources), self._parents)
 
     def with_crds(self, crds: Iterable[Json]) -> "ResourceNames":
-        """The same, and the kinds of CustomResourceDefinitions; anything else is left out."""
+        """The same with the kinds of CustomResourceDefinitions; other objects are ignored."""
         return self.with_resources(resource for crd in crds for resource in _read_crd(crd))
 
 
@@ -126,11 +126,11 @@ def _index(known: Iterable[ResourceType], *, by_kind: bool) -> _Index:
     return index
 
 
-# --- names that nobody told
+# --- guessed names
 
 
 def guess_plurals(kind: str) -> tuple[str, ...]:
-    """Every name that the resource of a kind may well have, the usual one first."""
+    """Every plausible name of the resource of a kind, the most usual first."""
     word = kind.lower()
     usual = guess_plural(kind)
     others = (f"{word}s", f"{word}es", f"{word.removesuffix('y')}ies", word)
@@ -167,7 +167,7 @@ def _read_crd(crd: Json) -> Iterator[ResourceType]:
 def _read_versions(spec: JsonObject) -> list[str]:
     versions = spec.get("versions")
     if not isinstance(versions, list):
-        # The older form had one.
+        # v1beta1 of CustomResourceDefinition had one.
         versions = [{"name": spec.get("version")}]
     served = [v for v in versions if isinstance(v, dict) and v.get("served") is not False]
     return [name for name in (_text(version, "name") for version in served) if name]
@@ -188,7 +188,7 @@ def _text(holder: JsonObject, name: str) -> str:
 
 @cache
 def builtin_names() -> ResourceNames:
-    """Kubernetes' own kinds, of every release since 1.23."""
+    """Kubernetes' built-in kinds, of every release since 1.23."""
     table = load_section("names")
     known = [each for version, entry in table.items() for each in _read_builtins(version, entry)]
     return ResourceNames(known, _read_parents(table, known))

@@ -1,4 +1,4 @@
-"""Which fields does a kind of Kubernetes have, and how are they merged? Facts, read when needed."""
+"""The fields of Kubernetes' kinds and how they are merged, read on demand."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -14,12 +14,12 @@ class ListForm(msgspec.Struct):
 
     element: "Form"
     is_atomic: bool = True
-    # Key -> what it counts as where an element leaves it out; empty for a set.
+    # Key -> its default for elements that omit it; empty for a set.
     keys: Mapping[str, Json] = {}
 
 
 class MapForm(msgspec.Struct):
-    """An object: fields by name, and the form of all others (None: there are no others)."""
+    """An object: fields by name, and the form of all others (None: no others)."""
 
     fields: dict[str, "Form"]
     others: "Form | None" = None
@@ -27,9 +27,9 @@ class MapForm(msgspec.Struct):
 
 
 class Form(msgspec.Struct):
-    """What may stand at a place; a place that takes anything has several parts."""
+    """What is allowed at a field; one that allows anything has several parts."""
 
-    # string, number, boolean, or scalar for any of them; empty where none may stand.
+    # string, number, boolean, or scalar for any of them; empty if none is allowed.
     scalar: str = ""
     list: ListForm | None = None
     map: MapForm | None = None
@@ -50,19 +50,19 @@ def _make_deduced() -> Form:
 
 # Anything, and nothing in it is merged.
 UNTYPED = _make_untyped()
-# Anything: maps are merged, lists are replaced. So kinds are treated of which nothing is known.
+# Anything: maps are merged, lists are replaced. Used for unknown kinds.
 DEDUCED = _make_deduced()
 
 _SCALARS = frozenset(("string", "number", "boolean", "scalar"))
 
 
 def find_form(api_version: str, kind: str) -> Form | None:
-    """Give the form of a built-in kind; None for kinds that Kubernetes itself does not have."""
+    """The form of a built-in kind; None for other kinds."""
     return _load_table().find(api_version, kind)
 
 
 class _Table:
-    """The table as it was read; forms are linked when first asked for."""
+    """The table as read; forms are linked on demand."""
 
     def __init__(self) -> None:
         self._types: Mapping[str, Json] = load_section("types")
@@ -75,7 +75,7 @@ class _Table:
     def _link(self, name: str) -> Form:
         form = self._forms.get(name)
         if form is None:
-            # Registered before it is filled: types may lead back to themselves.
+            # Registered before it is filled: types may be recursive.
             form = self._forms[name] = Form()
             read = self._read(self._types[name])
             form.scalar, form.list, form.map = read.scalar, read.list, read.map
@@ -102,7 +102,7 @@ class _Table:
     def _read_map(self, form: JsonObject) -> MapForm:
         whole = form.get("atomic", False)
         if isinstance(whole, str):
-            # A reference that says of this one place that it is merged as a whole.
+            # A reference that marks this one field as atomic.
             inner = self._link(whole[1:]).map or MapForm({})
             return MapForm(inner.fields, inner.others, is_atomic=True)
         fields = {key: self._read(value) for key, value in form.get("fields", {}).items()}

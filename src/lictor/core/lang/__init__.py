@@ -1,4 +1,4 @@
-"""The small languages of policies: text in, callable out.
+"""The small languages of policies: compile text to callables.
 
-None knows what a policy is; nothing here does I/O.
+They know nothing of policies, and do no I/O.
 """

@@ -1,4 +1,4 @@
-"""Lengths of time such as `1h30m`, read and written as Go does: signed 64-bit nanoseconds."""
+"""Durations such as `1h30m`, parsed and formatted as in Go: signed 64-bit nanoseconds."""
 
 import re
 
@@ -19,7 +19,7 @@ _MAX_TEXT = 4096
 
 
 def parse_duration(text: str) -> int:
-    """Read a duration into nanoseconds; ValueError where Go would refuse it."""
+    """Parse a duration to nanoseconds; raises ValueError if Go would reject it."""
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
         return 0
@@ -57,7 +57,7 @@ def _read_part(part: re.Match[str], text: str) -> int:
 
 
 def _read_fraction(digits: str, unit: int) -> int:
-    """Go computes this part in floating point and drops digits that do not fit 64 bits."""
+    """Go computes this part in floating point and drops digits beyond 64 bits."""
     value, scale = 0, 1.0
     for digit in digits:
         longer = value * 10 + int(digit)

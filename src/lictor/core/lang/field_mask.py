@@ -1,4 +1,4 @@
-"""Which parts of an object are wanted? Dotted paths, which lead through arrays."""
+"""Selects parts of an object by dotted paths, which pass through arrays."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -7,10 +7,10 @@ from lictor.core.errors import FunctionError
 from lictor.core.raw import Json, JsonObject
 
 MaskObject: TypeAlias = Callable[[JsonObject], JsonObject]
-# Names to what is wanted below them; None: everything.
+# Names to the selection below them; None: everything.
 _Tree: TypeAlias = "dict[str, _Tree | None]"
 
-# Who an object is: kept of an item of a list whatever is wanted.
+# What identifies an object: always kept in items of a list.
 ALWAYS_LISTED = (
     "apiVersion",
     "kind",
@@ -30,7 +30,7 @@ _MOST_PARTS = 32
 def compile_field_mask(paths: Iterable[str], *, always: Iterable[str] = ()) -> MaskObject:
     """A copy of an object with these paths only, and those that are always kept.
 
-    FunctionError for what is no path. What an object does not have is left out.
+    Raises FunctionError for an invalid path. Missing fields are omitted.
     """
     wanted = tuple(paths)
     if len(wanted) > _MOST_PATHS:
@@ -49,7 +49,7 @@ def _add(tree: _Tree, path: str) -> None:
     for part in parts[:-1]:
         next_below = below.setdefault(part, {})
         if next_below is None:
-            # All of it is wanted already.
+            # Everything is selected already.
             return
         below = next_below
     below[parts[-1]] = None

@@ -16,7 +16,7 @@ _ESCAPES = {
 _TRANSLATION = {ord(c): e for c, e in _ESCAPES.items()}
 _TRANSLATION.update({c: f"\\u{c:04x}" for c in range(0x20) if c not in _TRANSLATION})
 _MAX_DEPTH = 500
-# Values may share parts, so that a small one can stand for text without end.
+# Values may share parts, so that a small one can represent endless text.
 _MAX_PARTS = 2_000_000
 _EXACT = 1 << 53
 
@@ -88,16 +88,16 @@ NUMBERS = frozenset((int, float))
 
 
 def is_number(value: Json) -> bool:
-    """Say whether the value is a JSON number; booleans are none."""
+    """Whether the value is a JSON number; booleans are not."""
     return type(value) in NUMBERS
 
 
 def settle_number(number: float) -> int | float:
-    """Give whole numbers as int where Go would print no exponent; ValueError for NaN, infinity."""
+    """Convert to int if Go would print no exponent; raises ValueError for NaN and infinity."""
     if isinstance(number, int):
         return number if -_EXACT <= number <= _EXACT else settle_number(_to_float(number))
     if not math.isfinite(number):
-        raise ValueError(f"{number} is not a number that JSON knows")
+        raise ValueError(f"{number} is not a JSON number")
     if number.is_integer() and abs(number) < _LARGEST_PLAIN:
         # Beyond 2^53 Go pads the shortest digits with zeros instead of writing all exact ones.
         return int(number) if abs(number) <= _EXACT else int(Decimal(repr(number)))
@@ -112,7 +112,7 @@ def _to_float(number: int) -> float:
 
 
 def decode_json(text: str) -> Json:
-    """Read JSON strictly; ValueError for anything else, also NaN and numbers out of range."""
+    """Decode JSON strictly; raises ValueError for anything else, also NaN and overflows."""
     try:
         value = json.loads(
             text, parse_int=_read_int, parse_float=_read_float, parse_constant=_refuse
@@ -123,7 +123,7 @@ def decode_json(text: str) -> Json:
 
 
 def replace_surrogates(value: Json) -> Json:
-    """Halves of surrogate pairs are no text: Go puts U+FFFD in their place."""
+    """Replace lone surrogates with U+FFFD, as Go does."""
     if isinstance(value, str):
         return value if value.isascii() else _LONE_SURROGATE.sub("\ufffd", value)
     if isinstance(value, list):
@@ -134,18 +134,18 @@ def replace_surrogates(value: Json) -> Json:
 
 
 def parse_number(text: str) -> int | float | None:
-    """Read a number as strconv.ParseFloat does; None where it would not."""
+    """Parse a number as strconv.ParseFloat does; None if it would fail."""
     plain = text.replace("_", "")
     try:
         if _FLOAT.fullmatch(text):
-            # Underscores are let through only to be looked at: Go allows them between digits.
+            # Underscores pass this test only to be checked: Go allows them between digits.
             return _in_range(float(plain))
         if _HEX_FLOAT.fullmatch(text):
             return _in_range(float.fromhex(plain))
     except (ValueError, OverflowError):
         return None
     if text.lstrip("+-").lower() in ("inf", "infinity", "nan"):
-        raise ValueError(f"{text} is not a number that JSON knows")
+        raise ValueError(f"{text} is not a JSON number")
     return None
 
 
@@ -168,7 +168,7 @@ def format_general(number: float) -> str:
 
 
 def format_single(number: float) -> str:
-    """Write a number as a 32-bit float without exponent: how patterns and expressions see it."""
+    """Format as a 32-bit float without exponent: for patterns and expressions."""
     if isinstance(number, int) and -_SINGLE_LIMIT <= number <= _SINGLE_LIMIT:
         return str(number)
     try:
@@ -188,7 +188,7 @@ def _in_range(number: float) -> int | float | None:
 
 
 def _read_int(text: str) -> int | float:
-    # Longer than any float has digits before the exponent: out of range, and slow to read.
+    # Longer than any float before the exponent: out of range, and slow to parse.
     if len(text) > 400:
         raise ValueError("the number is out of range")
     return settle_number(int(text))

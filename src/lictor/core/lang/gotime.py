@@ -1,4 +1,4 @@
-"""Points in time, read by Go's layouts (`2006-01-02`) and written in RFC 3339."""
+"""Points in time, parsed by Go's layouts (`2006-01-02`) and formatted in RFC 3339."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class GoTime(msgspec.Struct, frozen=True):
-    """Nanoseconds since 1970 in UTC, and how far from UTC the clock was that showed it."""
+    """Nanoseconds since 1970 in UTC, and the UTC offset for display."""
 
     nanoseconds: int
     offset: int = 0
@@ -33,7 +33,7 @@ class GoTime(msgspec.Struct, frozen=True):
         return GoTime(self.nanoseconds + duration, self.offset)
 
     def since(self, earlier: "GoTime") -> int:
-        """Give the difference in nanoseconds, held within 64 bits as Go does."""
+        """The difference in nanoseconds, limited to 64 bits as in Go."""
         return max(-_INT64_MAX - 1, min(_INT64_MAX, self.nanoseconds - earlier.nanoseconds))
 
     def truncate(self, duration: int) -> "GoTime":
@@ -46,12 +46,12 @@ class GoTime(msgspec.Struct, frozen=True):
         return GoTime(self.nanoseconds)
 
     def civil(self) -> tuple[int, int, int, int, int, int]:
-        """Year, month, day, hour, minute, second on the clock that showed it."""
+        """Year, month, day, hour, minute, second in local time."""
         days, second = divmod(self.nanoseconds // NANOSECONDS + self.offset, _DAY)
         return (*_civil_date(days), second // 3600, second // 60 % 60, second % 60)
 
     def weekday(self) -> int:
-        """Count from Sunday, which is 0."""
+        """The weekday; Sunday is 0."""
         return ((self.nanoseconds // NANOSECONDS + self.offset) // _DAY + 4) % 7
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class GoTime(msgspec.Struct, frozen=True):
 
 
 def from_datetime(moment: datetime) -> GoTime:
-    """Take over a datetime; one without a zone is meant in UTC."""
+    """Convert a datetime; UTC if it has no zone."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     span = aware - datetime(1970, 1, 1, tzinfo=UTC)
     nanoseconds = (span.days * _DAY + span.seconds) * NANOSECONDS + span.microseconds * 1000
@@ -80,7 +80,7 @@ def parse_rfc3339(text: str) -> GoTime:
 
 @lru_cache(maxsize=1024)
 def parse_time(layout: str, text: str) -> GoTime:
-    """Read `text` by a Go layout; ValueError where it does not fit."""
+    """Parse `text` by a Go layout; raises ValueError if it does not match."""
     if len(layout) > _MAX_TEXT or len(text) > _MAX_TEXT:
         raise ValueError(f'parsing time "{text[:64]}": too long to be a time')
     reader = _Reader(text)
@@ -125,7 +125,7 @@ def days_in(month: int, year: int) -> int:
 
 
 class _Reader:
-    """What is left of a text, and the parts of a time found so far."""
+    """The rest of a text, and the parts of a time found so far."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -136,7 +136,7 @@ class _Reader:
         return ValueError(f'parsing time "{self.text}": {what}')
 
     def skip(self, prefix: str) -> None:
-        """Go past literal text; a run of spaces stands for any other, or none at the end."""
+        """Skip literal text; a run of spaces matches any other, or none at the end."""
         while prefix:
             if prefix[0] == " ":
                 if self.rest and self.rest[0] != " ":
@@ -193,7 +193,7 @@ class _Reader:
         seconds += parts.get("minute", 0) * 60 + parts.get("second", 0)
         offset = parts.get("offset", 0)
         nanoseconds = (seconds - offset) * NANOSECONDS + parts.get("nanosecond", 0)
-        # A zone that is only named moves the clock that shows the time, not the time.
+        # A zone that is only named changes the display, not the time.
         return GoTime(nanoseconds, parts.get("shown offset", offset))
 
     def _date(self, year: int) -> tuple[int, int]:
@@ -274,7 +274,7 @@ def _read_minute(reader: _Reader, chunk: Chunk) -> None:
 
 def _read_second(reader: _Reader, chunk: Chunk) -> None:
     reader.set("second", reader.digits(chunk.width, 2), 0, 59)
-    # A fraction may follow though the layout names none.
+    # A fraction may follow even if the layout has none.
     if not chunk.before_fraction and reader.at_fraction():
         reader.take_fraction(reader.count_digits(1))
 
@@ -319,7 +319,7 @@ def _read_zone_name(reader: _Reader, _: Chunk) -> None:
         reader.take(3)
         reader.parts["offset"] = 0
         return
-    # Names of zones are not known without a place; Go takes them for UTC, but `GMT+3` says more.
+    # Zone names are ambiguous without a location; Go treats them as UTC, except for `GMT+3`.
     length = _measure_zone(reader.rest)
     if not length:
         raise reader.fault()

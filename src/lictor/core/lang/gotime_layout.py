@@ -1,4 +1,4 @@
-"""Go describes how a time is written by an example: which parts stand where in a layout?"""
+"""Go's time layouts, which describe a format by an example, split into parts."""
 
 import re
 from enum import Enum, auto
@@ -8,7 +8,7 @@ import msgspec
 
 
 class LayoutPart(Enum):
-    """What a piece of a layout stands for."""
+    """The meaning of a part of a layout."""
 
     YEAR = auto()
     MONTH = auto()
@@ -30,8 +30,8 @@ class LayoutPart(Enum):
 class Chunk(msgspec.Struct, frozen=True):
     """One part and the literal text before it.
 
-    `width` is the least number of digits or letters (of an offset: of fields). `padded` marks the
-    second spelling of a part: blanks for zeros, an optional fraction, `Z` for UTC, small letters.
+    `width` is the minimum number of digits or letters (of an offset: of fields). `padded` marks the
+    second spelling of a part: spaces for zeros, an optional fraction, `Z` for UTC, lower case.
     """
 
     prefix: str
@@ -75,7 +75,7 @@ _PIECE = re.compile(
 
 @lru_cache(maxsize=256)
 def split_layout(layout: str) -> tuple[Chunk, ...]:
-    """Cut a layout into chunks; what follows the last part is the prefix of END."""
+    """Split a layout into chunks; text after the last part is the prefix of END."""
     pieces = list(_PIECE.finditer(layout))
     chunks, start = [], 0
     for index, piece in enumerate(pieces):

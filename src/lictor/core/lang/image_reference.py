@@ -1,4 +1,4 @@
-"""Names of container images, `registry/path:tag@digest`, taken apart and made complete."""
+"""Names of container images, `registry/path:tag@digest`, parsed and completed."""
 
 import re
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ class ImageReference(msgspec.Struct, frozen=True):
 
     @property
     def reference(self) -> str:
-        """The whole name: with the digest where there is one, else with the tag."""
+        """The full name: with the digest if there is one, otherwise with the tag."""
         if self.digest:
             return f"{self.repository}@{self.digest}"
         return f"{self.repository}:{self.tag}"
@@ -52,9 +52,9 @@ class ImageReference(msgspec.Struct, frozen=True):
 def parse_image(
     text: str, default_registry: str = "docker.io", *, add_default: bool = True
 ) -> ImageReference:
-    """Take a name apart; EvaluationError for what is none.
+    """Parse a name; raises EvaluationError for an invalid one.
 
-    `add_default` says whether the default registry shows in the result where the text has none.
+    `add_default`: whether the default registry appears in the result if the text has none.
     """
     full = text if _has_registry(text) else f"{default_registry}/{text}"
     found = _REFERENCE.fullmatch(full) if len(full) <= _MAX_TEXT else None
@@ -73,9 +73,9 @@ def parse_image(
 
 @lru_cache(maxsize=4096)
 def list_aliases(text: str) -> tuple[str, ...]:
-    """All names by which runtimes fetch the same image, the canonical one first.
+    """All names by which runtimes pull the same image, the canonical one first.
 
-    For patterns that include images; what an exemption names must not grow by this.
+    For patterns that include images; an exemption must not become wider by this.
     """
     try:
         image = parse_image(text, add_default=False)
@@ -98,7 +98,7 @@ def _name_registry(registry: str) -> str:
 
 
 def list_named_registries(patterns: Iterable[str]) -> frozenset[str]:
-    """The registries that patterns of images name in full: without wildcards and variables."""
+    """The registries that image patterns name in full: without wildcards and variables."""
     heads = (pattern.partition("/")[0] for pattern in patterns if _has_registry(pattern))
     return frozenset(head for head in heads if _OPEN.isdisjoint(head))
 

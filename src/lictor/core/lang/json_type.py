@@ -1,4 +1,4 @@
-"""The names of JSON types for messages; dotted names such as `request.object.metadata.name`."""
+"""Names of JSON types for messages; dotted names such as `request.object.metadata.name`."""
 
 import csv
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from lictor.core.raw import Json, JsonObject
 
 
 def split_dotted(name: str) -> list[str]:
-    """Split at dots; a part in double quotes may hold dots itself."""
+    """Split at dots; a part in double quotes may contain dots."""
     try:
         return next(iter(csv.reader([name], delimiter=".", strict=True)), None) or [name]
     except csv.Error as error:
@@ -17,7 +17,7 @@ def split_dotted(name: str) -> list[str]:
 
 
 def merge_dotted(base: JsonObject, values: Mapping[str, Json]) -> JsonObject:
-    """A copy of `base` with every value at its place; objects are merged, all else is replaced."""
+    """A copy of `base` with every value at its path; objects are merged, others replaced."""
     merged = base
     for name, value in values.items():
         tree = value
@@ -63,9 +63,9 @@ _CEL_NAMES: Final[dict[type, str]] = {
 
 def name_json_type(value: Json) -> str:
     """`a list`, `null`, for messages."""
-    return _NAMES.get(type(value), "something that is no JSON")
+    return _NAMES.get(type(value), "not JSON")
 
 
 def name_cel_type(value: Json) -> str:
-    """`list`, `null_type`: the names that expressions in CEL use."""
+    """`list`, `null_type`: the type names of CEL."""
     return _CEL_NAMES.get(type(value), "dyn")

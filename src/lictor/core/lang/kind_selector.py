@@ -1,4 +1,4 @@
-"""Which kinds does a text such as `apps/v1/Deployment` or `Pod/exec` stand for?"""
+"""Kind selectors such as `apps/v1/Deployment` or `Pod/exec`."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _VERSION = re.compile(r"v[0-9]((alpha|beta)[0-9])?|\*")
 
 
 class KindSelector(msgspec.Struct, frozen=True):
-    """Four wildcard patterns; an empty subresource stands for the resource itself."""
+    """Four wildcard patterns; an empty subresource means the resource itself."""
 
     group: str = "*"
     version: str = "*"
@@ -24,16 +24,16 @@ class KindSelector(msgspec.Struct, frozen=True):
     subresource: str = ""
 
 
-# Nothing has four empty names: more than four parts never mean anything.
+# Nothing has four empty names: more than four parts never match.
 _NOTHING = KindSelector(group="", version="")
 
 
 # Most policies name the same few kinds.
 @lru_cache(maxsize=4096)
 def parse_kind_selector(text: str) -> KindSelector:
-    """Read `Kind`, `version/Kind` or `group/version/Kind`, with or without `/subresource`.
+    """Parse `Kind`, `version/Kind` or `group/version/Kind`, with or without `/subresource`.
 
-    Behind the last `/`, a `.` also sets off a subresource.
+    After the last `/`, a `.` also starts a subresource.
     """
     *leading, last = text.split("/")
     parts = leading + last.split(".")
@@ -52,7 +52,7 @@ def parse_kind_selector(text: str) -> KindSelector:
 
 def _parse_two(first: str, second: str) -> KindSelector:
     if first == "*" and second == second.lower():
-        # `*/*` is everything; `*/scale` is a subresource of any kind, as kinds are capitalised.
+        # `*/*` is everything; `*/scale` is a subresource of any kind, as kinds are capitalized.
         return KindSelector(kind="*", subresource=second)
     if _VERSION.fullmatch(first):
         return KindSelector(version=first, kind=second)
@@ -62,7 +62,7 @@ def _parse_two(first: str, second: str) -> KindSelector:
 # Each test is four closures.
 @lru_cache(maxsize=4096)
 def compile_kind_selector(selector: KindSelector) -> KindTest:
-    """Turn a selector into a test of group, version, kind and subresource."""
+    """Compile a selector to a test of group, version, kind and subresource."""
     fits_group = compile_wildcard(selector.group)
     fits_version = compile_wildcard(selector.version)
     fits_kind = compile_wildcard(selector.kind)

@@ -15,7 +15,7 @@ MapTest: TypeAlias = Callable[[Mapping[str, str]], bool]
 
 
 def compile_entry(key: str, value: str) -> MapTest:
-    """A test that passes where a map has an entry whose key and value fit these patterns."""
+    """A test that passes if a map has an entry whose key and value match these patterns."""
     fits_value = compile_wildcard(value)
     if has_wildcard(key):
         fits_key = compile_wildcard(key)
@@ -40,10 +40,10 @@ class Requirement(msgspec.Struct, frozen=True):
 def compile_label_selector(
     labels: Mapping[str, str], requirements: Sequence[Requirement]
 ) -> MapTest:
-    """Turn a selector into a test of labels; the empty selector takes everything.
+    """Compile a selector to a test of labels; the empty selector matches everything.
 
-    A selector that Kubernetes would refuse is a CompileError: taking nothing in silence would turn
-    a policy off.
+    A selector that Kubernetes rejects is a CompileError: silently matching nothing would disable
+    a policy.
     """
     fault = find_selector_fault(labels, requirements)
     if fault:
@@ -55,22 +55,22 @@ def compile_label_selector(
 
 
 def find_selector_fault(labels: Mapping[str, str], requirements: Iterable[Requirement]) -> str:
-    """Why Kubernetes would refuse a selector; empty where it would not."""
+    """Why Kubernetes would reject a selector; empty if it would not."""
     for key, value in labels.items():
         if not _is_valid_entry((key, value)):
-            return f'the selector asks for "{key}: {value}", which no label can be'
+            return f'the selector requires "{key}: {value}", which is not a valid label'
     for requirement in requirements:
         if not _is_valid_requirement(requirement):
             values = ", ".join(requirement.values)
             return (
-                "the selector has a requirement that Kubernetes does not take: "
+                "the selector has a requirement that Kubernetes rejects: "
                 f"{requirement.key} {requirement.operator} [{values}]"
             )
     return ""
 
 
 def read_requirements(expressions: Iterable[Json]) -> tuple[Requirement, ...]:
-    """Requirements from plain JSON, as a policy's filled-in text gives them."""
+    """Requirements from plain JSON, with variables resolved."""
     return tuple(
         Requirement(str(e["key"]), str(e["operator"]), tuple(map(str, e["values"])))
         for e in expressions
@@ -78,11 +78,11 @@ def read_requirements(expressions: Iterable[Json]) -> tuple[Requirement, ...]:
 
 
 def parse_label_selector(text: str) -> MapTest:
-    """Turn a selector as queries write it into a test of labels: `a=b,c!=d,e in (f,g),!h,i>3`.
+    """Compile a selector in query syntax to a test of labels: `a=b,c!=d,e in (f,g),!h,i>3`.
 
-    CompileError for what Kubernetes would refuse; an empty text takes everything.
+    Raises CompileError for what Kubernetes rejects; an empty text matches everything.
     """
-    # What is repeated counts once: a selector of 64 KB may repeat one requirement 30,000 times.
+    # Duplicates count once: a selector of 64 KB may repeat one requirement 30,000 times.
     unique: dict[_Parts, MapTest] = {}
     for parts in _parse_requirements(text):
         if parts not in unique:
@@ -93,16 +93,16 @@ def parse_label_selector(text: str) -> MapTest:
     return lambda found: all(test(found) for test in tests)
 
 
-# re: linear - it fits wherever a character is left that is no space, and in one way only
+# re: linear - it matches at any character other than space, in one way only
 _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+)")
-# What is no word; the end of a selector is an empty token.
+# No word; the end of a selector is an empty token.
 _SYMBOLS = frozenset(("==", "!=", "=", "!", "(", ")", ",", "<", ">", ""))
 _ENDS = frozenset((",", ""))
 _OPERATORS = {
     "=": "In", "==": "In", "in": "In", "!=": "NotIn", "notin": "NotIn", ">": "Gt", "<": "Lt",
 }  # fmt: skip
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-# The fields of a Requirement, hashed faster than one.
+# The fields of a Requirement, but faster to hash.
 _Parts: TypeAlias = tuple[str, str, tuple[str, ...]]
 
 
@@ -124,7 +124,7 @@ def _parse_requirements(text: str) -> Iterator[_Parts]:
 
 
 def _parse_requirement(tokens: list[str], at: int) -> tuple[_Parts, int]:
-    """The requirement that begins at a token, and where the next token is."""
+    """The requirement that starts at a token, and the position of the next token."""
     if tokens[at] == "!":
         key, at = _take_word(tokens, at + 1)
         return (key, "DoesNotExist", ()), at
@@ -144,12 +144,12 @@ def _parse_requirement(tokens: list[str], at: int) -> tuple[_Parts, int]:
 
 
 def _take_word(tokens: list[str], at: int) -> tuple[str, int]:
-    """A word and where the next token is; an empty one where something else is next."""
+    """A word and the position of the next token; empty if something else is next."""
     return ("", at) if tokens[at] in _SYMBOLS else (tokens[at], at + 1)
 
 
 def _expect(tokens: list[str], at: int, symbol: str) -> int:
-    """Where the token behind this symbol is; CompileError if another one is next."""
+    """The position after this symbol; raises CompileError if another one is next."""
     if tokens[at] != symbol:
         shown = " ".join(tokens[at : at + 11]).rstrip()[:199]
         raise CompileError(f"unable to parse requirement: expected {symbol!r} before {shown!r}")
@@ -160,8 +160,8 @@ def _check_requirement(requirement: Requirement) -> Requirement:
     key, values = requirement.key, requirement.values
     if requirement.operator in ("Gt", "Lt"):
         if not _INTEGER.fullmatch(values[0]):
-            told = 'for ">" and "<" operators, the value must be an integer'
-            raise CompileError(f"{told}: {values[0][:63]!r}")
+            reason = 'for ">" and "<" operators, the value must be an integer'
+            raise CompileError(f"{reason}: {values[0][:63]!r}")
         is_valid = bool(_KEY.fullmatch(key))
     else:
         is_valid = _is_valid_requirement(requirement)
@@ -174,7 +174,7 @@ def _check_requirement(requirement: Requirement) -> Requirement:
 def _is_valid_entry(entry: tuple[str, str]) -> bool:
     key, value = entry
     if has_wildcard(key) or has_wildcard(value):
-        # Not a label of Kubernetes' but a pattern; what it finds is one.
+        # A pattern instead of a label; what it matches is one.
         return True
     return bool(_KEY.fullmatch(key) and _VALUE.fullmatch(value))
 
@@ -214,7 +214,7 @@ def _compile_requirement(requirement: Requirement) -> MapTest:
         case "In":
             return lambda labels: labels.get(key) in values
         case "NotIn":
-            # A label that is not there is not one of the values either.
+            # A missing label is not one of the values either.
             return lambda labels: labels.get(key) not in values
         case _:
             return lambda labels: key not in labels
@@ -233,7 +233,7 @@ _SIGNS = (("!=", False), ("==", True), ("=", True))
 
 
 class FieldTerm(msgspec.Struct, frozen=True):
-    """One field, and the value that it must have, or must not have."""
+    """One field, and the value that it must have or must not have."""
 
     field: str
     value: str
@@ -241,12 +241,12 @@ class FieldTerm(msgspec.Struct, frozen=True):
 
 
 def parse_field_selector(text: str) -> tuple[FieldTerm, ...]:
-    """The terms of a selector; CompileError for what Kubernetes would refuse."""
+    """The terms of a selector; raises CompileError for what Kubernetes rejects."""
     return tuple(_parse_term(part) for part in _split(text) if part.strip())
 
 
 def _split(text: str) -> Iterator[str]:
-    """Parts between commas; a backslash takes the comma behind it for a part of the value."""
+    """Parts between commas; a backslash escapes the next comma."""
     if "\\" not in text:
         yield from text.split(",")
         return
@@ -278,8 +278,8 @@ def _unescape(value: str) -> str:
             is_escaped = True
             continue
         if letter in ",=" and not is_escaped:
-            told = f"unescaped character in value: {letter}"
-            raise CompileError(f"invalid field selector: {told}")
+            reason = f"unescaped character in value: {letter}"
+            raise CompileError(f"invalid field selector: {reason}")
         is_escaped = False
         pieces.append(letter)
     if is_escaped:

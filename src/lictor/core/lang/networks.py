@@ -1,4 +1,4 @@
-"""Networks by what they hold, and the machines that an address reaches under another name."""
+"""Network ranges, and other addresses that reach the same machine."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -6,30 +6,30 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 LOOPBACK = ("127.0.0.0/8", "::1/128")
-# Loopback, link-local (where clouds keep their metadata), private and shared address space.
+# Loopback, link-local (with cloud metadata services), private and shared address space.
 BLOCKED_NETWORKS = (
     "127.0.0.0/8", "::1/128", "169.254.0.0/16", "fe80::/10", "10.0.0.0/8", "172.16.0.0/12",
     "192.168.0.0/16", "fc00::/7", "100.64.0.0/10",
 )  # fmt: skip
 BLOCKED_HOSTS = ("metadata.google.internal", "metadata.internal")
-# Link-local addresses, and metadata services that are elsewhere: Azure, Alibaba, Oracle, Amazon,
-# Google and Scaleway by IPv6.
+# Link-local addresses, and metadata services elsewhere: Azure, Alibaba, Oracle, Amazon, Google and
+# Scaleway by IPv6.
 METADATA = (
     "169.254.0.0/16", "fe80::/10", "168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32",
     "fd00:ec2::/32", "fd20:ce::254/128", "fd00:42::42/128", *BLOCKED_HOSTS,
 )  # fmt: skip
-# Names of Services, whatever their addresses are.
+# Names of Services, with any address.
 SERVICES = ".svc"
 # Google's clusters have public addresses for Services.
 INSIDE = (*BLOCKED_NETWORKS, "34.118.224.0/20", SERVICES)
 
 
 def list_meanings(text: str) -> list[str]:
-    """The address, and those of machines that it reaches under another name."""
+    """The address, and others that reach the same machine."""
     address = ip_address(text)
     meanings: list[IPv4Address | IPv6Address | None] = [address]
     if address.is_unspecified:
-        # To connect to nowhere is to connect to oneself.
+        # Connecting to 0.0.0.0 or :: reaches the local machine.
         meanings += [ip_address("127.0.0.1"), ip_address("::1")]
     if isinstance(address, IPv6Address):
         meanings += [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
@@ -39,12 +39,12 @@ def list_meanings(text: str) -> list[str]:
 
 
 def find_blocked_network(address: str, blocked: Iterable[str]) -> str:
-    """The blocked network that contains an address, or nothing; no network contains a name."""
+    """The blocked network that contains an address, or nothing; a name is in no network."""
     try:
         found = ip_address(address)
     except ValueError:
         return ""
-    # An IPv4 address that is written as IPv6 reaches the same machine.
+    # An IPv4 address written as IPv6 reaches the same machine.
     found = getattr(found, "ipv4_mapped", None) or found
     networks = (entry for entry in blocked if "/" in entry)
     return next((text for text in networks if found in ip_network(text, strict=False)), "")
@@ -52,7 +52,7 @@ def find_blocked_network(address: str, blocked: Iterable[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def find_blocked(host: str, blocked: tuple[str, ...]) -> str:
-    """The entry that blocks a host by its name, or by the address that it is; empty for none."""
+    """The entry that blocks a host by name or address; empty if there is none."""
     address = read_address(host)
     if address is not None:
         found = (find_blocked_network(meant, blocked) for meant in list_meanings(address))
@@ -66,7 +66,7 @@ def find_blocked(host: str, blocked: tuple[str, ...]) -> str:
 
 
 def read_address(host: str) -> str | None:
-    """The address that a host is written as; None for a name."""
+    """The address that a host denotes; None for a name."""
     try:
         return str(ip_address(host.partition("%")[0]))
     except ValueError:
@@ -75,7 +75,7 @@ def read_address(host: str) -> str | None:
 
 
 def _read_short_address(host: str) -> str | None:
-    """Such as 2130706433 or 0x7f.1, which many programs take for addresses, as inet_aton does."""
+    """Such as 2130706433 or 0x7f.1, which many programs accept as addresses, like inet_aton."""
     parts = host.split(".", 4)
     try:
         *leading, last = [_read_number(part) for part in parts]
@@ -88,7 +88,7 @@ def _read_short_address(host: str) -> str | None:
 
 
 def _read_number(text: str) -> int:
-    # Python also reads signs, blanks and underscores.
+    # Python also accepts signs, whitespace and underscores.
     if not text.isascii() or not text.isalnum() or len(text) > 64:
         raise ValueError(text)
     base = 16 if text[:2] in ("0x", "0X") else 8 if text.startswith("0") else 10

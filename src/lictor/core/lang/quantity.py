@@ -1,4 +1,4 @@
-"""Amounts of resources such as `1500m` or `2Gi`, read and written as Kubernetes does, exact."""
+"""Resource quantities such as `1500m` or `2Gi`, parsed and formatted exactly as in Kubernetes."""
 
 from decimal import Decimal
 from enum import StrEnum
@@ -11,7 +11,7 @@ _NANO_SCALE = 9
 _INT64_MAX = (1 << 63) - 1
 _INT64_DIGITS = 18
 _BINARY_DIGITS = 14
-# Kubernetes has no bound; a larger exponent would only serve to fill memory with zeros.
+# Kubernetes has no limit; a larger exponent would only fill memory with zeros.
 _MAX_EXPONENT = 4096
 _MAX_TEXT = 4096
 
@@ -30,7 +30,7 @@ _WRONG_FORMAT = (
 
 
 class Notation(StrEnum):
-    """The family of suffixes a quantity was written with, and will be written with again."""
+    """The suffixes a quantity was written with, used again to format it."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -39,7 +39,7 @@ class Notation(StrEnum):
 
 @total_ordering
 class Quantity(msgspec.Struct, frozen=True, eq=False):
-    """The exact number `mantissa * 10 ** -scale` and how to write it."""
+    """The exact number `mantissa * 10 ** -scale` and its notation."""
 
     mantissa: int
     scale: int = 0
@@ -59,7 +59,7 @@ class Quantity(msgspec.Struct, frozen=True, eq=False):
         return Quantity(self.mantissa * factor.mantissa, self.scale + factor.scale, self.notation)
 
     def divide(self, divisor: "Quantity") -> "Quantity":
-        """Keep as many decimals as the finer of the two has; the rest is cut off."""
+        """Keep as many decimals as the more precise operand; the rest is truncated."""
         scale = max(self.scale, divisor.scale)
         shift = scale - self.scale + divisor.scale
         dividend = self.mantissa * 10 ** max(shift, 0)
@@ -68,7 +68,7 @@ class Quantity(msgspec.Struct, frozen=True, eq=False):
         return Quantity(-result if (dividend < 0) != (by < 0) else result, scale, self.notation)
 
     def approximate(self) -> float:
-        """Give the nearest float in the way Kubernetes computes it, or infinity."""
+        """The nearest float as Kubernetes computes it, or infinity."""
         try:
             return float(self.mantissa) * float(f"1e{-self.scale}")
         except OverflowError:
@@ -97,7 +97,7 @@ class Quantity(msgspec.Struct, frozen=True, eq=False):
             return "0"
         if self.notation is Notation.BINARY_SI:
             whole = _whole_number(self)
-            # Small and fractional amounts would lose precision in binary units.
+            # Small and fractional quantities would lose precision in binary units.
             if whole is not None and abs(whole) >= 1024:
                 return _write_binary(whole)
         return _write_decimal(self)
@@ -105,7 +105,7 @@ class Quantity(msgspec.Struct, frozen=True, eq=False):
 
 @lru_cache(maxsize=4096)
 def parse_quantity(text: str) -> Quantity:
-    """Read a quantity; ValueError where Kubernetes would refuse it."""
+    """Parse a quantity; raises ValueError if Kubernetes would reject it."""
     if not text or len(text) > _MAX_TEXT:
         raise ValueError(_WRONG_FORMAT)
     sign, whole, fraction, suffix = _split(text)
@@ -120,7 +120,7 @@ def parse_quantity(text: str) -> Quantity:
 
 
 def _split(text: str) -> tuple[int, str, str, str]:
-    """Cut into sign, whole digits, fraction digits, suffix; odd forms such as `.` count as zero."""
+    """Split into sign, integer digits, fraction digits and suffix; `.` counts as zero."""
     sign = -1 if text[0] == "-" else 1
     start = 1 if text[0] in "+-" else 0
     while start < len(text) and text[start] == "0":
@@ -174,7 +174,7 @@ def _read_binary(sign: int, whole: str, fraction: str, exponent: int) -> Quantit
 
 
 def _round_to_nano(mantissa: int, scale: int) -> int:
-    """Whoever asks for some gets some: what is finer than a nano is rounded away from zero."""
+    """Round away from zero beyond nano, so that a nonzero amount never becomes zero."""
     if scale <= _NANO_SCALE:
         return mantissa * int(10 ** (_NANO_SCALE - scale))
     return -(-mantissa // int(10 ** (scale - _NANO_SCALE)))
@@ -213,5 +213,5 @@ def _write_decimal(quantity: Quantity) -> str:
         exponent -= 1
     if quantity.notation is Notation.EXPONENT:
         return f"{mantissa}e{exponent}" if exponent else str(mantissa)
-    # Beyond the named suffixes Kubernetes writes none at all; so do we.
+    # Beyond the named suffixes Kubernetes writes none at all.
     return f"{mantissa}{_DECIMAL_NAMES.get(exponent, '')}"

@@ -1,4 +1,4 @@
-"""Random text that fits a regular expression of the POSIX kind, such as `[a-z]{5}-(x|y)[0-9]+`."""
+"""Random text that matches a POSIX regular expression, such as `[a-z]{5}-(x|y)[0-9]+`."""
 
 import re
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import TypeAlias
 
 Choose: TypeAlias = Callable[[int], int]
-# Chance in, text out; the list holds how many characters may still be made.
+# Generates text; the list contains the number of characters that may still be generated.
 Make: TypeAlias = Callable[[Choose, list[int]], str]
 
-# Go's generator repeats up to 4096 times where an expression sets no bound; that serves no name.
+# Go's generator repeats up to 4096 times without an upper bound, too long for any name.
 _UNBOUNDED = 4096
 _MAX_REPEAT = 1000
 _MAX_LENGTH = 1 << 20
@@ -39,7 +39,7 @@ _CLASS_NAMES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 def make_random_text(pattern: str, choose: Choose) -> str:
-    """Make up a text; `choose(n)` gives a random number below n. ValueError for a bad pattern."""
+    """Generate a text; `choose(n)` returns a random number below n. ValueError if invalid."""
     if not pattern:
         raise ValueError("no pattern provided")
     return _compile(pattern)(choose, [_MAX_LENGTH])
@@ -57,7 +57,7 @@ def _compile(pattern: str) -> Make:
 
 
 class _Parser:
-    """What is left of a pattern."""
+    """The rest of a pattern."""
 
     def __init__(self, pattern: str) -> None:
         self.rest = pattern
@@ -109,7 +109,7 @@ class _Parser:
             return lambda _, __: ""
         if character in "*+?":
             raise self._fault("missing argument to repetition operator")
-        return _say(self._escape() if character == "\\" else character)
+        return _constant(self._escape() if character == "\\" else character)
 
     def _repeated(self, item: Make) -> Make:
         for _ in range(_MAX_DEPTH):
@@ -125,7 +125,7 @@ class _Parser:
                 return bounds
         found = _COUNT.match(self.rest)
         if found is None:
-            # A brace that begins no count stands for itself; the sequence will take it.
+            # A brace that starts no count is literal; the sequence will read it.
             return None
         self.rest = self.rest[found.end() :]
         low = int(found[1])
@@ -183,12 +183,12 @@ class _Parser:
         return ord(self._escape() if character == "\\" else character)
 
 
-def _say(text: str) -> Make:
-    def say(_: Choose, left: list[int]) -> str:
+def _constant(text: str) -> Make:
+    def constant(_: Choose, left: list[int]) -> str:
         left[0] -= 1
         return text
 
-    return say
+    return constant
 
 
 def _pick(ranges: list[tuple[int, int]]) -> Make:
@@ -213,7 +213,7 @@ def _repeat(item: Make, low: int, high: int) -> Make:
     def repeat(choose: Choose, left: list[int]) -> str:
         pieces = []
         for _ in range(low + choose(high - low + 1)):
-            # Each turn costs something, also one that makes nothing.
+            # Each iteration counts, also one that generates nothing.
             left[0] -= 1
             if left[0] < 0:
                 raise ValueError("the random text would be too long")
@@ -234,7 +234,7 @@ def _merge(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _invert(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """All other characters but NUL, of which no text should have any."""
+    """All other characters but NUL, which no text should contain."""
     inverted, start = [], 1
     for low, high in ranges:
         if low > start:

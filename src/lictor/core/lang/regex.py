@@ -7,16 +7,16 @@ from typing import Protocol, TypeAlias
 
 from lictor.core.errors import SyntaxFaultError, TooLargeError
 
-# Matches one byte, in re2 alone: Go has no such thing.
+# Matches one byte, in re2 only: Go does not have it.
 _SINGLE_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 
-# A search takes as long as the text times the expression, so that neither may be without bounds.
+# A search takes time proportional to text times expression, so both are limited.
 _MAX_LENGTH = 8 * 1024
 _MAX_MEMORY = 3 << 19
 
 
 class RegexMatch(Protocol):
-    """What a search found."""
+    """The match of a search."""
 
     def group(self, group: int | str = 0) -> str | None: ...
 
@@ -43,8 +43,8 @@ class Regex(Protocol):
 
 @lru_cache(maxsize=1024)
 def compile_regex(text: str) -> Regex:
-    """Compile with google-re2; SyntaxFaultError where the expression is not well-formed."""
-    import re2  # takes a while to load, and most policies have no expressions
+    """Compile with google-re2; raises SyntaxFaultError for an invalid expression."""
+    import re2  # slow import, and most policies have no expressions
 
     if len(text) > _MAX_LENGTH:
         raise SyntaxFaultError("error parsing regexp: expression too large", text=text)
@@ -65,18 +65,18 @@ def _describe(error: Exception) -> str:
     return detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
 
 
-# Literal texts; a group's number or name stands in a tuple of its own.
+# Literal texts; a group's number or name is in a tuple.
 Piece: TypeAlias = str | tuple[int | str]
 
 _REFERENCE = re.compile(r"\$(?:\$|(\w+)|\{(\w+)\})")
 _MAX_GROUP = 100_000_000
-# A hundred thousand matches take half a second: more would hold up everyone else.
+# A hundred thousand matches take half a second: more would block other requests.
 _MAX_TEXT = 4 * 1024 * 1024
 _MATCH = 32
 
 
 def compile_template(template: str) -> tuple[Piece, ...]:
-    """Cut a template into texts and references; a `$` that begins no reference is a text."""
+    """Split a template into texts and references; a `$` that starts no reference is literal."""
     return _remember_template(template) if len(template) <= _LONGEST_KNOWN else _cut(template)
 
 
@@ -98,7 +98,7 @@ _remember_template = lru_cache(maxsize=1024)(_cut)
 
 
 def replace_matches(expression: str, text: str, template: tuple[Piece, ...]) -> str:
-    """Replace every match; an empty one that touches the match before it does not count."""
+    """Replace every match; an empty one directly after another match is ignored."""
     results: list[str] = []
     size, end = 0, 0
     fixed = _join_literals(template)
@@ -118,7 +118,7 @@ def replace_matches(expression: str, text: str, template: tuple[Piece, ...]) -> 
 
 
 def _join_literals(template: tuple[Piece, ...]) -> str | None:
-    """The whole template where it holds no references."""
+    """The whole template if it has no references."""
     texts = [piece for piece in template if isinstance(piece, str)]
     return "".join(texts) if len(texts) == len(template) else None
 

@@ -1,4 +1,4 @@
-"""Cron schedules, and the label `cleanup.kyverno.io/ttl`: when is an object deleted?"""
+"""Cron schedules, and the deletion time from the label `cleanup.kyverno.io/ttl`."""
 
 import re
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from lictor.core.lang.gotime import parse_time
 
 _DATE_TIME = "2006-01-02T150405Z"
 _DATE = "2006-01-02"
-# Where Go would refuse a duration, Kubernetes reads amounts with these units out of the text; the
-# last name of a unit may go on (`5days`).
+# If Go rejects a duration, Kubernetes reads amounts with these units from the text; the last name
+# of a unit may be longer (`5days`).
 _UNITS = (
     (("ns", "nano"), 1),
     (("us", "\u00b5s", "micro"), 1_000),
@@ -33,10 +33,10 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 def find_deletion_time(text: str, created: datetime) -> datetime:
-    """When an object of this age goes; ValueError where the text is no time to live.
+    """When an object of this age expires; raises ValueError for an invalid time to live.
 
-    A length of time (`10m`, `2d`) counts from the creation; a time (`2030-01-02T150405Z`) or a
-    date (`2030-01-02`) stands for itself.
+    A duration (`10m`, `2d`) counts from the creation; a time (`2030-01-02T150405Z`) or a date
+    (`2030-01-02`) is absolute.
     """
     nanoseconds = _read_length(text[:_MAX_TEXT])
     if nanoseconds is not None:
@@ -52,7 +52,7 @@ def _add(start: datetime, nanoseconds: int) -> datetime:
     try:
         return start + timedelta(microseconds=nanoseconds // 1000)
     except OverflowError:
-        # Far in the future; or so long ago that the calendar does not know it.
+        # Far in the future, or before the range of the calendar.
         return NEVER if nanoseconds > 0 else start
 
 
@@ -88,12 +88,12 @@ _EVERY = "@every "
 
 
 def compile_schedule(text: str) -> NextRun:
-    """Compile five fields, a word such as `@daily`, or `@every 1h`; `TZ=zone` may stand first."""
+    """Compile five fields, a word such as `@daily`, or `@every 1h`; `TZ=zone` may precede."""
     try:
         zone, schedule = _take_zone(text)
         if schedule.startswith(_EVERY):
             return _compile_interval(schedule.removeprefix(_EVERY))
-        # Kubernetes takes `?` for `*` in every field.
+        # Kubernetes treats `?` as `*` in every field.
         fields = _WORDS.get(schedule, schedule).replace("?", "*")
         if len(fields.split()) != 5:
             raise ValueError("expected 5 fields: minute, hour, day, month, weekday")
@@ -105,7 +105,7 @@ def compile_schedule(text: str) -> NextRun:
         try:
             return next(CronSim(fields, now.astimezone(zone))).astimezone(UTC)
         except StopIteration:
-            raise CompileError(f'"{text}" never comes') from None
+            raise CompileError(f'"{text}" never matches a date') from None
 
     return next_run
 
@@ -119,10 +119,10 @@ def _take_zone(text: str) -> tuple[tzinfo, str]:
 
 
 def find_zone(name: str) -> ZoneInfo:
-    """A time zone by its name; ValueError where there is none."""
+    """A time zone by name; raises ValueError if it is unknown."""
     try:
         return ZoneInfo(name)
-    # A name may be a folder, or longer than names of files can be.
+    # A name may be a folder, or longer than file names can be.
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ValueError(f"unknown time zone {name[:100]}") from error
 

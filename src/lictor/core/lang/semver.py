@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeAlias
 
-# Major, minor, patch, 1 without and 0 with a pre-release, the parts of the pre-release: ordered.
+# Major, minor, patch, 0 with a pre-release or 1 without, the parts of the pre-release: ordered.
 SemVer: TypeAlias = tuple[int, int, int, int, tuple[tuple[int, int, str], ...]]
 Range: TypeAlias = Callable[[SemVer], bool]
 
@@ -27,7 +27,7 @@ _COMPARATORS: dict[str, Callable[[SemVer, SemVer], bool]] = {
     "<": lambda left, right: left < right,
     "<=": lambda left, right: left <= right,
 }
-# With a wildcard: the comparison with the version's beginning, then the one with what comes after.
+# With a wildcard: the comparison with the lowest version, then the one with the next version.
 _WITH_WILDCARD: dict[str, tuple[str | None, str | None]] = {
     ">": (None, ">="),
     ">=": (">=", None),
@@ -42,7 +42,7 @@ _WITH_WILDCARD: dict[str, tuple[str | None, str | None]] = {
 
 
 def parse_version(text: str) -> SemVer:
-    """Read `major.minor.patch` with pre-release and build; ValueError for anything else."""
+    """Parse `major.minor.patch` with pre-release and build; raises ValueError otherwise."""
     found = _VERSION.fullmatch(text) if len(text) <= _MAX_TEXT else None
     if found is None:
         raise ValueError(f"{text[:64]!r} is not a semantic version")
@@ -54,7 +54,7 @@ def parse_version(text: str) -> SemVer:
 
 
 def parse_version_or_zero(text: str) -> SemVer:
-    """Read a version; what is none counts as 0.0.0."""
+    """Parse a version; an invalid one counts as 0.0.0."""
     try:
         return parse_version(text)
     except ValueError:
@@ -63,7 +63,7 @@ def parse_version_or_zero(text: str) -> SemVer:
 
 @lru_cache(maxsize=1024)
 def parse_range(text: str) -> Range:
-    """Read a range: blanks mean and, `||` means or; ValueError where it makes no sense."""
+    """Parse a range: a space means and, `||` means or; raises ValueError if it is invalid."""
     if len(text) > _MAX_TEXT:
         raise ValueError("the range is too long")
     alternatives: list[list[Range]] = [[]]
@@ -79,7 +79,7 @@ def parse_range(text: str) -> Range:
 
 
 def _split_range(text: str) -> list[str]:
-    """Split at blanks, but not after `<`, `>` or `=`; a lone character counts for nothing."""
+    """Split at spaces, but not after `<`, `>` or `=`; a single character is ignored."""
     joined = re.sub(r"([<>=]) +", r"\1", text)
     return [piece for piece in joined.split(" ") if len(piece) > 1]
 

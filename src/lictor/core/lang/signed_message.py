@@ -1,6 +1,6 @@
-"""Signed messages of JOSE (JWS, flattened JSON) and COSE (Sign1): their parts in one shape.
+"""Signed messages of JOSE (JWS, flattened JSON) and COSE (Sign1), parsed to one form.
 
-Nothing is verified here: who reads a message checks its signature before believing a header.
+Nothing is verified here: callers check the signature before trusting a header.
 """
 
 import re
@@ -19,7 +19,7 @@ _SIGN1 = 18
 _EPOCH_TIME = 1
 _DEEPEST = 8
 _MOST_CERTIFICATES = 10
-# COSE has numbers where JOSE has names.
+# COSE has numbers for the names of JOSE.
 _LABELS = {1: "alg", 2: "crit", 3: "cty", 4: "kid", 33: "x5c"}
 _ALGORITHMS = {
     -7: "ES256",
@@ -29,16 +29,16 @@ _ALGORITHMS = {
     -38: "PS384",
     -39: "PS512",
 }
-# Tags that a reader of CBOR would turn into rich values (regular expressions, shared and cyclic
-# values, numbers of any size): a signed message has no use for them.
+# Tags that a CBOR decoder would turn into complex values (regular expressions, shared and cyclic
+# values, numbers of any size): a signed message does not need them.
 _REFUSED_TAGS = (0, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000)
 
 
 class SignedMessage(msgspec.Struct, frozen=True):
-    """A payload, its headers and the signature; headers have the names of JOSE in both formats."""
+    """A payload, its headers and the signature; headers have JOSE's names in both formats."""
 
     payload: bytes
-    # What the signature was made over.
+    # The signed bytes.
     signed: bytes
     signature: bytes
     # Covered by the signature.
@@ -49,13 +49,13 @@ class SignedMessage(msgspec.Struct, frozen=True):
 
     @property
     def algorithm(self) -> str:
-        """By its name in JOSE; only a protected one counts. Empty where there is none."""
+        """Its name in JOSE; only a protected one counts. Empty if there is none."""
         name = self.protected.get("alg")
         return name if isinstance(name, str) else ""
 
 
 def read_jws(content: bytes) -> SignedMessage:
-    """Read a JWS in the flattened JSON serialisation; ValueError where it is none."""
+    """Parse a JWS in flattened JSON serialization; raises ValueError if it is invalid."""
     envelope = read_json_object(content)
     if "signatures" in envelope:
         raise ValueError("a JWS with several signatures")
@@ -74,7 +74,7 @@ def read_jws(content: bytes) -> SignedMessage:
 
 
 def read_cose(content: bytes) -> SignedMessage:
-    """Read a tagged COSE_Sign1 with its payload inside; ValueError where it is none."""
+    """Parse a tagged COSE_Sign1 with its payload; raises ValueError if it is invalid."""
     import cbor2
 
     message = _decode_cbor(content)
@@ -108,7 +108,7 @@ def _assemble(
     if twice := protected.keys() & unprotected.keys():
         raise ValueError(f"header {sorted(twice)[0]} is both protected and not")
     found = protected.get("x5c", unprotected.get("x5c", []))
-    # COSE writes a single certificate without a list around it.
+    # COSE writes a single certificate without a list.
     listed = found if isinstance(found, list | tuple) else [found]
     if len(listed) > _MOST_CERTIFICATES:
         raise ValueError(f"more than {_MOST_CERTIFICATES} certificates")
@@ -126,7 +126,7 @@ def _assemble(
 
 
 def read_json_object(content: bytes) -> dict[str, Json]:
-    """A JSON object; ValueError for any other text."""
+    """Parse a JSON object; raises ValueError for any other text."""
     value = orjson.loads(content)
     if not isinstance(value, dict):
         raise ValueError("expected a JSON object")
@@ -136,7 +136,7 @@ def read_json_object(content: bytes) -> dict[str, Json]:
 def _read_text(envelope: Mapping[str, Json], name: str) -> str:
     value = envelope.get(name)
     if not isinstance(value, str):
-        raise ValueError(f"{name} is missing or no text")
+        raise ValueError(f"{name} is missing or not a string")
     return value
 
 
@@ -148,7 +148,7 @@ def _decode_url(text: str) -> bytes:
 
 def _decode_certificate(value: Json) -> bytes:
     if not isinstance(value, str):
-        raise ValueError("x5c holds something else than text")
+        raise ValueError("x5c must contain only strings")
     return b64decode(value, validate=True)
 
 
@@ -172,7 +172,7 @@ def _decode_cbor(content: bytes) -> Any:
 
 
 def _refuse_tag(_value: Any, _immutable: bool) -> None:  # noqa: FBT001  # the library's way
-    raise ValueError("a tag that has no place in a signed message")
+    raise ValueError("a tag that is not allowed in a signed message")
 
 
 def _read_time(seconds: Any, _immutable: bool) -> datetime:  # noqa: FBT001  # the library's way
@@ -182,12 +182,12 @@ def _read_time(seconds: Any, _immutable: bool) -> datetime:  # noqa: FBT001  # t
 
 
 def _name_labels(headers: Any) -> dict[str, Json]:
-    # Inside of a tag the library makes maps that cannot be changed, of another type.
+    # Inside a tag the library creates immutable maps, of another type.
     if not isinstance(headers, Mapping):
-        raise ValueError("headers are no map")
+        raise ValueError("headers must be a map")
     named = {_name_label(label): value for label, value in headers.items()}
     if len(named) != len(headers):
-        raise ValueError("a header is there twice")
+        raise ValueError("duplicate header")
     if "alg" in named:
         algorithm = named["alg"]
         known = isinstance(algorithm, int) and not isinstance(algorithm, bool)
@@ -205,5 +205,5 @@ def _name_label(label: Any) -> str:
 
 def _expect_bytes(value: Any) -> bytes:
     if not isinstance(value, bytes):
-        raise ValueError("x5chain holds something else than bytes")
+        raise ValueError("x5chain must contain only bytes")
     return value

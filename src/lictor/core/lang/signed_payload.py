@@ -1,6 +1,6 @@
-"""What signatures of images are made over: simple-signing payloads, DSSE envelopes, statements.
+"""The signed content of image signatures: simple-signing payloads, DSSE envelopes, statements.
 
-Malformed input is a ValueError that says what is wrong; nothing is verified here.
+Malformed input raises ValueError; nothing is verified here.
 """
 
 from base64 import b64decode
@@ -13,7 +13,7 @@ from lictor.core.raw import Json, JsonObject
 
 SIMPLE_SIGNING_TYPE = "cosign container image signature"
 IN_TOTO = "application/vnd.in-toto+json"
-# What `cosign attest --type` and policies call some types of predicates for short.
+# Short names of predicate types in `cosign attest --type` and policies.
 _SHORT_TYPES = {
     "custom": "https://cosign.sigstore.dev/attestation/v1",
     "slsaprovenance": "https://slsa.dev/provenance/v0.2",
@@ -39,7 +39,7 @@ class SimplePayload(msgspec.Struct, frozen=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """A payload with the signatures of it."""
+    """A payload with its signatures."""
 
     payload: bytes
     payload_type: str
@@ -47,29 +47,29 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """Something said about pieces of content, which are named by their digests."""
+    """An in-toto statement about content, identified by digests."""
 
     predicate_type: str
     # `algorithm:hex` of each subject.
     digests: frozenset[str]
-    # Of the subjects, in which cosign writes the annotations of a signature.
+    # Of the subjects; cosign writes the annotations of a signature there.
     annotations: Mapping[str, Mapping[str, Json]]
     content: JsonObject
 
 
 def read_json_object(data: bytes | str, what: str) -> JsonObject:
-    """Read JSON that must be an object."""
+    """Parse JSON that must be an object."""
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise ValueError(f"{what} is no JSON: {error}") from error
+        raise ValueError(f"{what} is not JSON: {error}") from error
     return expect_object(value, what)
 
 
 def expect_object(value: Json, what: str) -> JsonObject:
     """Narrow a value that must be an object."""
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no JSON object")
+        raise ValueError(f"{what} is not a JSON object")
     return value
 
 
@@ -78,30 +78,30 @@ def expect_list(value: Json, what: str, *, most: int) -> list[Json]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ValueError(f"{what} is no list")
+        raise ValueError(f"{what} is not a list")
     if len(value) > most:
         raise ValueError(f"{what} has {len(value)} entries, more than {most}")
     return value
 
 
 def expect_text(value: Json, what: str) -> str:
-    """Narrow a value that must be a text."""
+    """Narrow a value that must be a string."""
     if not isinstance(value, str):
-        raise ValueError(f"{what} is no text")
+        raise ValueError(f"{what} is not a string")
     return value
 
 
 def decode_base64(value: Json, what: str) -> bytes:
-    """Decode base64 of either alphabet, without lines."""
+    """Decode base64 of either alphabet, without line breaks."""
     text = expect_text(value, what).replace("-", "+").replace("_", "/")
     try:
         return b64decode(text.encode(), validate=True)
     except ValueError as error:
-        raise ValueError(f"{what} is no base64: {error}") from error
+        raise ValueError(f"{what} is not base64: {error}") from error
 
 
 def read_simple_payload(data: bytes) -> SimplePayload:
-    """Read what `cosign sign` signs."""
+    """Parse what `cosign sign` signs."""
     document = read_json_object(data, "the payload")
     critical = expect_object(document.get("critical"), "critical")
     if (kind := critical.get("type")) != SIMPLE_SIGNING_TYPE:
@@ -114,7 +114,7 @@ def read_simple_payload(data: bytes) -> SimplePayload:
 
 
 def read_envelope(document: JsonObject) -> Envelope:
-    """Read a DSSE envelope."""
+    """Parse a DSSE envelope."""
     signatures = expect_list(document.get("signatures"), "signatures", most=_MOST_SIGNATURES)
     return Envelope(
         payload=decode_base64(document.get("payload"), "the envelope's payload"),
@@ -127,7 +127,7 @@ def read_envelope(document: JsonObject) -> Envelope:
 
 
 def expand_predicate_type(name: str) -> str:
-    """The type of predicate that a short name stands for; what is no short name is the type."""
+    """The predicate type of a short name; other names are returned unchanged."""
     return _SHORT_TYPES.get(name, name)
 
 
@@ -138,7 +138,7 @@ def encode_for_signing(payload_type: str, payload: bytes) -> bytes:
 
 
 def read_statement(payload: bytes) -> Statement:
-    """Read an in-toto statement, version 0.1 or 1."""
+    """Parse an in-toto statement, version 0.1 or 1."""
     document = read_json_object(payload, "the statement")
     if (kind := document.get("_type")) not in _STATEMENTS:
         raise ValueError(f"_type is {kind!r}, not one of {', '.join(_STATEMENTS)}")

@@ -1,8 +1,8 @@
-r"""Text and JSON documents with `{{ expressions }}`, compiled to callables that fill them in.
+r"""Text and JSON documents with `{{ expressions }}`, compiled to callables that resolve them.
 
-A text that is one expression gives the expression's value as it is; otherwise values become text.
-Inner expressions are filled first, what they give is looked at again, `{{- x }}` is not, and `\{{`
-stands for itself.
+A text that is one expression returns the expression's value; otherwise values become text. Inner
+expressions are resolved first, and their results are scanned again, except for `{{- x }}`; `\{{`
+is a literal.
 """
 
 import re
@@ -17,24 +17,24 @@ from lictor.core.lang.json_type import name_json_type
 from lictor.core.lang.written_size import check_written
 from lictor.core.raw import Json
 
-# Variables in, value out.
+# From variables to value.
 Fill: TypeAlias = Callable[[Mapping[str, Json]], Json]
-# An expression in, what computes it out: at compile time, and for text made at run time.
+# Compiles an expression: at compile time, and for generated text at run time.
 Resolve: TypeAlias = Callable[[str], Fill]
 
-# What stands between braces; an object may be in it.
+# The text between braces; it may contain an object.
 VARIABLE = re.compile(r"\{\{((?:\{[^{}]*\}|[^{}])*)\}\}")
 _VARIABLE = re.compile(r"(^|[^\\])(\{\{(?:\{[^{}]*\}|[^{}])*\}\})")
 _MANY_BRACES = re.compile(r"\{{4,}")
-# A policy, or a value in a request, could otherwise feed an expression with text that grows for
-# ever: bounds for the text, and for all texts that are looked through on the way to it.
+# Otherwise a policy, or a value in a request, could feed an expression with endlessly growing text:
+# limits of the text, and of all texts scanned on the way.
 _MAX_ROUNDS = 20
 _MAX_LENGTH = 4 * 1024 * 1024
 _MAX_WORK = _MAX_LENGTH
 
 
 def has_variables(text: str) -> bool:
-    """Say whether there is anything to fill in."""
+    """Whether the text has variables."""
     return "{{" in text and _VARIABLE.search(text) is not None
 
 
@@ -44,7 +44,7 @@ def find_expressions(text: str) -> list[str]:
 
 
 def compile_template(text: str, resolve: Resolve) -> Fill | None:
-    """Compile `text`; None means that nothing depends on variables (see `unescape`)."""
+    """Compile `text`; None if it has no variables (see `unescape`)."""
     if not has_variables(text):
         return None
     whole = _VARIABLE.fullmatch(text)
@@ -57,12 +57,12 @@ def compile_template(text: str, resolve: Resolve) -> Fill | None:
 
 
 def unescape(text: str) -> str:
-    """Turn escaped braces into braces."""
+    """Replace escaped braces with braces."""
     return text.replace("\\{{", "{{") if "\\{{" in text else text
 
 
 def _strip(variable: str) -> tuple[str, bool]:
-    """The expression inside the braces, and whether it asks not to be looked at again."""
+    """The expression inside the braces, and whether its result must not be scanned again."""
     inner = variable.replace("{{", "").replace("}}", "").strip()
     if inner.startswith("-"):
         return inner[1:].strip(), True
@@ -70,7 +70,7 @@ def _strip(variable: str) -> tuple[str, bool]:
 
 
 def _is_flat(text: str) -> bool:
-    # Nested braces, shallow expressions and escapes take the general way.
+    # Nested braces, shallow expressions and escapes take the general path.
     return (
         "\\{{" not in text
         and "{{-" not in text.replace("{{ ", "{{")
@@ -94,11 +94,11 @@ def _compile_flat(text: str, resolve: Resolve) -> Fill:
             value = part(scope)
             parts.append(value if isinstance(value, str) else dump_go_json(value))
             parts.append(literal)
-        # Parts may be one and the same text again and again: count before they are put together.
+        # Parts may be the same text many times: count before joining them.
         if sum(map(len, parts)) > _MAX_LENGTH:
             raise _outgrown()
         made = "".join(parts)
-        # A value may hold braces itself; those are filled too, as they always were.
+        # A value may contain braces; those are resolved too, as in Kyverno.
         return _fill(made, scope, resolve) if "{{" in made else made
 
     return fill
@@ -122,13 +122,13 @@ def _fill(text: str, scope: Mapping[str, Json], resolve: Resolve) -> Json:
 
 
 def _find_variables(text: str) -> list[re.Match[str]]:
-    """What `_VARIABLE.finditer` would find, without looking at each character in between."""
+    """Like `_VARIABLE.finditer`, without testing each character in between."""
     found: list[re.Match[str]] = []
     start = end = 0
     while (start := text.find("{{", start)) >= 0:
         many = _MANY_BRACES.match(text, start)
         if many is not None:
-            # Of many braces in a row, only the last three can begin a variable.
+            # Of many braces in a row, only the last three can start a variable.
             start = many.end() - 3
         # The character before the braces is part of the match, and of no other one.
         variable = _VARIABLE.match(text, max(start - 1, end))
@@ -143,7 +143,7 @@ def _find_variables(text: str) -> list[re.Match[str]]:
 def _fill_once(
     text: str, found: list[re.Match[str]], scope: Mapping[str, Json], resolve: Resolve
 ) -> tuple[str, bool]:
-    """Fill in these variables, and tell whether the last one asks to be left as it is then."""
+    """Resolve these variables; also returns whether the last one must not be scanned again."""
     parts: list[str] = []
     at, size, shallow = 0, len(text), False
     for variable in found:
@@ -159,21 +159,21 @@ def _fill_once(
 
 
 def _outgrown() -> TooLargeError:
-    return TooLargeError("the text grows beyond 4 MiB while its variables are filled in")
+    return TooLargeError("the text exceeds 4 MiB while its variables are resolved")
 
 
 _MAX_DEPTH = 200
 
 
 class CompiledDocument(msgspec.Struct, frozen=True):
-    """A compiled document: `fill` makes it; `constant` is it where nothing is to be filled."""
+    """A compiled document: `fill` resolves it; `constant` is its value without variables."""
 
     fill: Fill
     is_constant: bool
     constant: Json = None
 
 
-# An expression and the path at which it stands, to what computes it.
+# Compiles an expression at a path.
 ResolveAt = Callable[[str, tuple[str, ...]], Fill]
 
 
@@ -185,7 +185,7 @@ def compile_document(document: Json, resolve: ResolveAt) -> CompiledDocument:
         return CompiledDocument(lambda _: constant, is_constant=True, constant=constant)
     if isinstance(document, str):
         return CompiledDocument(fill, is_constant=False)
-    # The same large value may stand at many places of the document.
+    # The same large value may occur at many places of the document.
     return CompiledDocument(lambda scope: check_written(fill(scope)), is_constant=False)
 
 

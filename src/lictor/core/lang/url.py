@@ -18,11 +18,11 @@ _PRIVATE = tuple(
 
 
 def is_external_url(url: str, resolve: Callable[[str], list[str]]) -> bool:
-    """Say so for the host's address, or for all that `resolve` gives; ValueError for no URL."""
+    """Whether the host, or all addresses from `resolve`, are external; ValueError for no URL."""
     if any(ord(character) < 0x20 or ord(character) == 0x7F for character in url):
-        raise ValueError("the URL holds a control character")
+        raise ValueError("the URL contains a control character")
     parts = urlsplit(url)
-    # A host in brackets may hold an `@` itself.
+    # A host in brackets may contain an `@`.
     hosts = (parts.netloc.rpartition("@")[2], parts.netloc)
     if not any(map(_HOST_AND_PORT.fullmatch, hosts)):
         raise ValueError(f"invalid port after host in {parts.netloc[:256]!r}")
@@ -42,18 +42,19 @@ def _is_inside(address: IPv4Address | IPv6Address) -> bool:
     return address.is_loopback or any(address in block for block in _PRIVATE)
 
 
-# What nearly all names are made of; others are looked at more closely.
+# The characters of nearly all names; others are checked further.
 _PLAIN = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]*")
 
 
 def escape_segment(text: str) -> str:
-    """One part of a path. What Kubernetes would not take for a name is refused with ApiError."""
+    """One segment of a path. Raises ApiError for a name that Kubernetes would reject."""
     if _PLAIN.fullmatch(text):
         return text
-    # The API server undoes percent signs before it splits a path: an escaped slash is a slash.
+    # The API server decodes percent signs before it splits a path: an escaped slash is a slash.
     if text in ("", ".", "..") or "/" in text or "%" in text or not text.isprintable():
         raise ApiError(
-            f"{text!r} is no name: it must not be empty, . or .., nor hold / or %", status=400
+            f"{text!r} is not a valid name: it must not be empty, . or .., or contain / or %",
+            status=400,
         )
     return quote(text, safe=":@~")
 
@@ -71,7 +72,7 @@ _FRAGMENT_BARE = _PATH_BARE | frozenset(b"?!()*")
 
 
 class GoUrl(msgspec.Struct, frozen=True):
-    """The parts of a URL; `path` is escaped, `user` is None where there is none."""
+    """The parts of a URL; `path` is escaped, `user` is None if there is none."""
 
     scheme: str = ""
     opaque: str = ""
@@ -88,7 +89,7 @@ class GoUrl(msgspec.Struct, frozen=True):
 
     @property
     def raw_path(self) -> str:
-        """The path as it was written, where that is not how it would be escaped."""
+        """The original path, if it differs from the default escaping."""
         plain = self.plain_path
         return plain if _escape(plain, _PATH_BARE) == self.path else self.path
 
@@ -108,7 +109,7 @@ class GoUrl(msgspec.Struct, frozen=True):
         return (host, port) if colon and (is_port or not port) else (self.host, "")
 
     def parse_query(self) -> dict[str, list[str]]:
-        """Names and their values; what cannot be read is left out."""
+        """Names and their values; unreadable ones are omitted."""
         values: dict[str, list[str]] = {}
         for pair in (self.query or "").split("&"):
             if not pair or ";" in pair:
@@ -136,20 +137,20 @@ class GoUrl(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=2048)
 def parse_url(text: str) -> GoUrl:
-    """Read an absolute URL; ValueError where Kubernetes would refuse it."""
+    """Parse an absolute URL; raises ValueError if Kubernetes would reject it."""
     _parse(text, is_request=True)
     url, fragment = _parse_parts(text)
     return replace(url, fragment=_escape(fragment, _FRAGMENT_BARE))
 
 
 def parse_reference(text: str) -> GoUrl:
-    """Read a URL that may be relative, with its fragment unescaped; ValueError where it is none."""
+    """Parse a URL that may be relative, with its fragment unescaped; ValueError if invalid."""
     url, fragment = _parse_parts(text)
     return replace(url, fragment=_unescape(fragment))
 
 
 def _parse_parts(text: str) -> tuple[GoUrl, str]:
-    """The URL without its fragment, and that, escaped as it is written."""
+    """The URL without its fragment, and the escaped fragment."""
     whole, _, fragment = text.partition("#")
     url = _parse(whole, is_request=False)
     if _ESCAPE.search(fragment):

@@ -1,4 +1,4 @@
-"""A Wasm module that was read and compiled, and where such modules come from."""
+"""A compiled Wasm module, and the Protocol of module sources."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     import wasmtime
 
 
-# Address space in bytes, for each engine that this process made.
+# Address space in bytes, for each engine of this process.
 reserved: list[int] = []
 
 
 def reserved_bytes() -> int:
-    """How much of what RLIMIT_DATA counts is only reserved, and nothing that this process uses."""
+    """The part of RLIMIT_DATA's count that is only reserved, not used."""
     return sum(reserved)
 
 
@@ -37,9 +37,9 @@ class ModuleMetadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class WasmModule(msgspec.Struct, frozen=True, eq=False, weakref=True):
-    """One module; many policies may run it, each in a sandbox of its own."""
+    """One module; many policies may run it, each in its own sandbox."""
 
-    # sha256 of the whole file: two modules of equal code and different metadata are two.
+    # sha256 of the whole file: modules with equal code and different metadata are different.
     digest: str
     metadata: ModuleMetadata | None
     native: "wasmtime.Module"
@@ -51,14 +51,13 @@ class WasmModule(msgspec.Struct, frozen=True, eq=False, weakref=True):
 
 
 class Modules(Protocol):
-    """Where modules come from."""
+    """A source of modules."""
 
     def load(self, address: str, namespace: str = "") -> WasmModule:
-        """The module at `file://`, `https://` or `registry://`; its engine is ticked.
+        """The module at `file://`, `https://` or `registry://`, with interruption enabled.
 
-        `namespace` is that of the policy that names it, empty where it has none. ModuleError
-        where it is no module, LookupFailedError where it cannot be had, NotYetError where it is on
-        its way.
+        `namespace` is that of the policy that names it, empty if it has none. Raises ModuleError if
+        it is no module, LookupFailedError if it is unavailable, NotYetError if it is still loading.
         """
         ...
 
@@ -67,4 +66,4 @@ class NoModules:
     """Nowhere."""
 
     def load(self, address: str, namespace: str = "") -> WasmModule:  # noqa: ARG002
-        raise NotProvidedError(f"module {address} was not given")
+        raise NotProvidedError(f"module {address} is not given")

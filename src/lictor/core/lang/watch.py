@@ -1,4 +1,4 @@
-"""How `explain` records what each part of a policy answered, without changing the answers."""
+"""Records the value of each part of a policy for `explain`, without changing it."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
@@ -11,18 +11,18 @@ Closure = TypeVar("Closure", bound=Callable[..., object])
 
 
 class Watch(Protocol):
-    """Takes a closure and what it stands for; gives back a closure with the same answers."""
+    """Wraps a closure; the wrapped closure returns the same values."""
 
     def __call__(self, what: str, closure: Closure) -> Closure: ...
 
 
 def unwatched(what: str, closure: Closure) -> Closure:  # noqa: ARG001
-    """Leave the closure as it is: the normal case, free of cost."""
+    """Return the closure itself: the normal case, without overhead."""
     return closure
 
 
 class ClosureAnswer(msgspec.Struct, frozen=True):
-    """One answer of one closure."""
+    """One value of one closure."""
 
     rule: str
     what: str
@@ -32,7 +32,7 @@ class ClosureAnswer(msgspec.Struct, frozen=True):
 
 
 class Recorder(msgspec.Struct):
-    """A watch that records every answer, in order."""
+    """A watch that records every value, in order."""
 
     answers: list[ClosureAnswer] = msgspec.field(default_factory=list)
 
@@ -54,7 +54,7 @@ class Recorder(msgspec.Struct):
         return watch
 
 
-# Which watch looks at the closures of a rule, by the rule's name.
+# The watch for the closures of a rule, by the rule's name.
 WatchRule = Callable[[str], Watch]
 
 

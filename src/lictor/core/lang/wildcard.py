@@ -1,4 +1,4 @@
-"""Does a text fit a wildcard pattern? `*` stands for any run of characters, `?` for exactly one."""
+"""Wildcard patterns: `*` matches any run of characters, `?` exactly one."""
 
 import operator
 import re
@@ -12,12 +12,12 @@ _LONG = 256
 
 
 def has_wildcard(text: str) -> bool:
-    """Tell whether the text holds a `*` or a `?`; there is no way to escape them."""
+    """Whether the text contains `*` or `?`, which cannot be escaped."""
     return "*" in text or "?" in text
 
 
 def compile_wildcard(pattern: str) -> Matcher:
-    """Turn a pattern into a predicate; the common shapes are a single call of C code."""
+    """Compile a pattern to a predicate; common shapes are a single call of C code."""
     if not has_wildcard(pattern):
         return partial(operator.eq, pattern)
     if "?" in pattern:
@@ -28,7 +28,7 @@ def compile_wildcard(pattern: str) -> Matcher:
 
 
 def match_wildcard(pattern: str, text: str) -> bool:
-    """Match once, for patterns that are known only when the request comes."""
+    """Match once, for patterns that depend on the request."""
     if "*" not in pattern and "?" not in pattern:
         return pattern == text
     return compile_wildcard(pattern)(text)
@@ -39,7 +39,7 @@ def _always(text: str) -> bool:  # noqa: ARG001
 
 
 def _compile_starred(pattern: str) -> Matcher:
-    """Stars only: a prefix, a suffix, and pieces that follow each other in between."""
+    """Stars only: a prefix, a suffix, and pieces in order in between."""
     prefix, *middle, suffix = pattern.split("*")
     pieces = tuple(piece for piece in middle if piece)
     if pieces:
@@ -62,7 +62,7 @@ def _compile_pieces(prefix: str, pieces: tuple[str, ...], suffix: str) -> Matche
         if end < start or not (text.startswith(prefix) and text.endswith(suffix)):
             return False
         at = start
-        # The leftmost place for each piece is the best one: it leaves most room for the rest.
+        # The leftmost match of each piece is the best one: it leaves most characters for the rest.
         for piece in pieces:
             at = text.find(piece, at, end)
             if at < 0:
@@ -74,7 +74,7 @@ def _compile_pieces(prefix: str, pieces: tuple[str, ...], suffix: str) -> Matche
 
 
 def _compile_marked(pattern: str) -> Matcher:
-    """Question marks as well: `?*` and `*?` ask for a text that is not empty."""
+    """Question marks as well: `?*` and `*?` require a text that is not empty."""
     if pattern in ("?*", "*?"):
         return bool
     if len(pattern) > _LONG:
@@ -84,15 +84,15 @@ def _compile_marked(pattern: str) -> Matcher:
         expression = first
     else:
         *middle, last = rest
-        # What a lookahead has found stays: no second place is tried for a piece, so the time is
-        # bounded by pattern times text, whoever wrote either of them.
+        # A lookahead is not retried: no second position is tried for a piece, so the time is
+        # bounded by pattern times text.
         expression = first + "".join(
             f"(?=(?P<n{index}>.*?{piece}))(?P=n{index})"
             for index, piece in enumerate(middle)
             if piece
         )
         expression += f".*{last}"
-    # re: bounded - patterns have at most 256 characters, and no second place is tried
+    # re: bounded - patterns have at most 256 characters, and no second position is tried
     fullmatch = re.compile(expression, re.DOTALL).fullmatch
     return lambda text: fullmatch(text) is not None
 
@@ -107,7 +107,7 @@ def _compile_long(pattern: str) -> Matcher:
 
 
 def _walk(pattern: str, text: str) -> bool:
-    """Follow all ways through the pattern at once: bit n stands for n characters matched."""
+    """Follow all paths through the pattern at once: bit n means n characters matched."""
     loops, size = 0, 0
     places: dict[str, int] = {}
     for character in pattern:

@@ -1,1 +1,1 @@
-"""The way in: YAML files, test files and API objects become the model. Nothing is judged here."""
+"""Loads YAML files, test files and API objects as records. Nothing is evaluated here."""

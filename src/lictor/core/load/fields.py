@@ -1,7 +1,7 @@
-"""Does a document have the fields of a record? Finds every unknown, missing or mistyped one.
+"""Checks the fields of a document against a record: finds unknown, missing and mistyped ones.
 
-One walk serves all records. It is built once per record from its types, and gives back the document
-as `msgspec` wants it: nulls left out, as an API server leaves them out.
+One walk serves all records. It is built once per record from its types, and returns the document
+as `msgspec` expects it: without nulls, as an API server drops them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,11 +23,11 @@ Absent: TypeAlias = Mapping[type[msgspec.Struct], frozenset[str]]
 
 
 class _Walk(msgspec.Struct):
-    """What one walk found, and how strict it is."""
+    """The findings of one walk, and its strictness."""
 
-    # Fields that a record has, but not in the version of this document.
+    # Fields that the record has, but not in the version of this document.
     absent: Absent = msgspec.field(default_factory=dict)
-    # As Go reads files of its own: names in any case, and numbers where a string should be.
+    # As Go reads its configuration files: names in any case, and numbers for strings.
     lenient: bool = False
     faults: list[Finding] = msgspec.field(default_factory=list)
 
@@ -39,7 +39,7 @@ _Reader: TypeAlias = Callable[[Json, FieldPath, _Walk], Json]
 
 
 def describe(value: Json) -> str:
-    """What a value is, for a message: `a list`, `the string "x"`."""
+    """A value as text for a message: `a list`, `the string "x"`."""
     name = name_json_type(value)
     if isinstance(value, (dict, list)) or value is None:
         return name
@@ -48,19 +48,19 @@ def describe(value: Json) -> str:
 
 
 def _write(value: float) -> str:
-    # Python's own integers may be larger than any key can be.
+    # Python integers may be larger than any key.
     return str(value) if type(value) is int else write_key(value)
 
 
 def suggest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """The known word that is most like this one, whatever the case; empty where none is."""
+    """The most similar known word, ignoring case; empty if there is none."""
     return _suggest(word, tuple(known), cutoff)
 
 
-# The same mistake is often made in many places, and found anew with each edit.
+# The same mistake often occurs in many places, and again with each edit.
 @lru_cache(maxsize=256)
 def _suggest(word: str, known: tuple[str, ...], cutoff: float) -> str:
-    # Loaded where a word is wrong: few are.
+    # Imported on demand: invalid words are rare.
     from difflib import get_close_matches
 
     folded = {name.lower(): name for name in known}
@@ -88,7 +88,7 @@ def _literal_reader(values: tuple[Json, ...]) -> _Reader:
     known = [value for value in values if value]
 
     def read(value: Json, path: FieldPath, walk: _Walk) -> Json:
-        # No value of a literal is a list or an object, and those cannot be looked up.
+        # A literal's value is never a list or an object, which are not hashable.
         if isinstance(value, str) and value in values:
             return value
         options = ", ".join(known)
@@ -125,14 +125,14 @@ def _without_nulls(value: JsonObject) -> JsonObject:
 
 
 def _find_shape(name: str) -> type[msgspec.Struct]:
-    """The record that a field of free form should look like."""
+    """The record that a free-form field should look like."""
     module = next(each for each in (matching, signatures) if hasattr(each, name))
     found: type[msgspec.Struct] = getattr(module, name)
     return found
 
 
 def _shape_reader(extra: Mapping[str, str]) -> _Reader:
-    """Free form, but fields that nobody reads are told; what is wrong else, `compile` tells."""
+    """Free form: unknown fields are reported here, other problems by `compile`."""
 
     def read(value: Json, path: FieldPath, walk: _Walk) -> Json:
         whole = isinstance(value, dict)
@@ -151,7 +151,7 @@ def _shape_reader(extra: Mapping[str, str]) -> _Reader:
 
 
 def _nested_reader(record: type[msgspec.Struct]) -> _Reader:
-    """Records nest themselves: look the walk up when it is needed, not now."""
+    """Records are recursive: look the walk up on use, not now."""
 
     def read(value: Json, path: FieldPath, walk: _Walk) -> Json:
         return _struct_reader(record)(value, path, walk)
@@ -160,7 +160,7 @@ def _nested_reader(record: type[msgspec.Struct]) -> _Reader:
 
 
 def _reader(kind: Any) -> _Reader:
-    """The reader of one field, by its annotation; records below it are looked at when needed."""
+    """The reader of one field, by its annotation; nested records are resolved on use."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         notes = [note.extra or {} for note in parts[1:] if isinstance(note, msgspec.Meta)]
@@ -192,7 +192,7 @@ def _find_name(key: str, names: Mapping[str, _Reader], walk: _Walk) -> str | Non
 
 @cache
 def _struct_reader(record: type[msgspec.Struct]) -> _Reader:
-    # Not `msgspec.inspect`, which goes through everything below the record, each time.
+    # Not `msgspec.inspect`, which traverses everything below the record, each time.
     fields = msgspec.structs.fields(record)
     names = {field.encode_name: _reader(field.type) for field in fields}
     required = [field.encode_name for field in fields if field.required]
@@ -225,7 +225,7 @@ def _struct_reader(record: type[msgspec.Struct]) -> _Reader:
 def check_fields(
     body: Json, record: type[msgspec.Struct], *, absent: Absent | None = None, lenient: bool = False
 ) -> list[Finding]:
-    """Everything wrong with the fields of a document that should become this record."""
+    """All problems of a document's fields, for this record."""
     walk = _Walk(absent or {}, lenient)
     _walk_body(body, record, walk)
     return walk.faults
@@ -242,7 +242,7 @@ def _walk_body(body: Json, record: type[msgspec.Struct], walk: _Walk) -> Json:
 def read_record(
     body: Json, record: type[Record], *, absent: Absent | None = None, lenient: bool = False
 ) -> tuple[Record | None, list[Finding]]:
-    """The record, and what is wrong with the document; None where an error leaves no record."""
+    """The record, and the problems of the document; None if an error prevents a record."""
     walk = _Walk(absent or {}, lenient)
     settled = _walk_body(body, record, walk)
     if any(fault.severity is Severity.ERROR for fault in walk.faults):
@@ -250,6 +250,6 @@ def read_record(
     try:
         return convert_record(settled, record), walk.faults
     except (msgspec.ValidationError, RecursionError) as error:
-        # The walk knows every type that records use: this is for one it does not know yet.
+        # The walk knows every type that records use; this catches a new one.
         walk.refuse((), str(error))
         return None, walk.faults

@@ -1,4 +1,4 @@
-"""Is a document a policy that lictor runs, one that it does not run, or a mistake?"""
+"""Classifies documents: policies that lictor runs, policies it does not run, and mistakes."""
 
 import re
 from functools import cache
@@ -7,10 +7,10 @@ from typing import Final
 from lictor.core.families.registry import registry
 from lictor.core.raw import JsonObject
 
-# Belongs to policies and judges nothing itself.
+# Related to policies, but evaluates nothing itself.
 COMPANION: Final = ("kyverno.io", "GlobalContextEntry")
-# Policies of other engines, by group; an empty set means every kind. Nothing here runs them, and
-# nothing must pass because they were taken for resources.
+# Policies of other engines, by group; an empty set means every kind. Lictor does not run them, and
+# must not treat them as resources, which could pass.
 _OTHER_ENGINES: Final[dict[str, frozenset[str]]] = {
     "json.kyverno.io": frozenset(["ValidatingPolicy"]),
     "templates.gatekeeper.sh": frozenset(["ConstraintTemplate"]),
@@ -21,8 +21,8 @@ _OTHER_ENGINES: Final[dict[str, frozenset[str]]] = {
     "policy.jspolicy.com": frozenset(["JsPolicy", "JsPolicyBundle"]),
     "policy.open-cluster-management.io": frozenset(["Policy", "ConfigurationPolicy"]),
 }
-# How kinds of policies are called, and what those say that judge requests: other projects have
-# policies about traffic or quotas, which are resources like others.
+# How kinds of policies that evaluate requests are named, and their fields: other projects have
+# policies about traffic or quotas, which are plain resources.
 _POLICY_KIND = re.compile(r"Polic(?:y|ies)(?:Group)?$|Constraint(?:Template)?$")
 _JUDGING_FIELDS: Final = frozenset(
     (
@@ -30,7 +30,7 @@ _JUDGING_FIELDS: Final = frozenset(
         *("module", "rego", "javascript", "violationPolicy", "enforcementAction"),
     )
 )
-# Not policies, though they may stand in such a group: some test files say `kyverno.io/v1`.
+# Not policies, though in such a group: some test files have `kyverno.io/v1`.
 _OTHERS: Final = frozenset(
     ("kyverno.io", kind)
     for kind in ("UpdateRequest", "Test", "Values", "UserInfo", "Context", "ClusterResource")
@@ -38,12 +38,12 @@ _OTHERS: Final = frozenset(
 
 
 def is_policy(group: str, kind: str) -> bool:
-    """Whether documents of this kind are read as records."""
+    """Whether documents of this kind are loaded as records."""
     return registry().find(group, kind) is not None
 
 
 def is_raw(group: str, kind: str, body: JsonObject) -> bool:
-    """Whether this is kept as it is: it belongs to policies, or is one that nothing here runs."""
+    """Whether this stays plain JSON: related to policies, or a policy that lictor cannot run."""
     return (group, kind) == COMPANION or is_unsupported(group, kind, body)
 
 
@@ -60,7 +60,7 @@ def is_unsupported(group: str, kind: str, body: JsonObject) -> bool:
         and _POLICY_KIND.search(kind) is not None
         and isinstance(spec, dict)
         and not _JUDGING_FIELDS.isdisjoint(spec)
-        # A group that is nearly right is a mistake, and told as such.
+        # A group that is nearly right is reported as a mistake.
         and find_unknown(group, kind) is None
     )
 
@@ -73,14 +73,14 @@ def _list_known() -> frozenset[tuple[str, str]]:
 
 @cache
 def list_policy_groups() -> frozenset[str]:
-    """The groups that hold nothing but policies and what belongs to them."""
+    """The groups that contain only policies and related kinds."""
     ours = (kind.group for kind in registry().kinds if not kind.is_native)
     return frozenset([*ours, "json.kyverno.io"])
 
 
 def find_unknown(group: str, kind: str) -> tuple[str, str, str] | None:
-    """What is unknown of something that should be a policy: field, word, and the word meant."""
-    # Loaded where a kind is unknown: few are.
+    """The unknown part of what should be a policy: field, word, and suggestion."""
+    # Imported on demand: unknown kinds are rare.
     from difflib import get_close_matches
 
     if group in list_policy_groups():
@@ -88,7 +88,7 @@ def find_unknown(group: str, kind: str) -> tuple[str, str, str] | None:
         if kind in kinds or (group, kind) in _OTHERS:
             return None
         return "kind", kind, next(iter(get_close_matches(kind, kinds, n=1)), "")
-    # Other projects have kinds of the same names: only a group that is nearly right is a mistake.
+    # Other projects have kinds of the same names: only a nearly right group is a mistake.
     groups = [g for g, k in _list_known() if k == kind and g != group]
     meant = get_close_matches(group, groups, n=1, cutoff=0.8)
     return ("apiVersion", group, meant[0]) if meant else None

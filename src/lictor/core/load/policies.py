@@ -1,6 +1,6 @@
-"""A file into policies, what belongs to them and everything else, with what is wrong in it.
+"""Loads a file into policies, related documents and resources, with the problems found.
 
-A broken document becomes a problem; the others in the same file are loaded all the same.
+A broken document becomes a problem; the others in the same file are loaded anyway.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.core.errors import LoadError
-from lictor.core.families.registry import PolicyKind, Role, registry
+from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.registry import registry
 from lictor.core.load.fields import describe, read_record
 from lictor.core.load.kinds import find_unknown, is_raw, is_unsupported
 from lictor.core.load.yaml import Document, read_documents, read_object
@@ -23,7 +24,7 @@ Noun = TypeVar("Noun")
 
 
 class Sourced(msgspec.Struct, Generic[Noun], frozen=True):
-    """Something loaded, and where it stands: the whole document, or one item of a List."""
+    """A loaded object and its location: the whole document, or one item of a List."""
 
     record: Noun
     body: JsonObject
@@ -40,7 +41,7 @@ class Sourced(msgspec.Struct, Generic[Noun], frozen=True):
 
 
 class RawPolicy(msgspec.Struct, frozen=True):
-    """A document of a known kind that has no record."""
+    """A document of a known kind without a record."""
 
     api_version: str
     kind: str
@@ -50,47 +51,47 @@ class RawPolicy(msgspec.Struct, frozen=True):
 
     @property
     def is_unsupported(self) -> bool:
-        """Whether it is a policy that nothing here can run."""
+        """Whether it is a policy that lictor cannot run."""
         return is_unsupported(self.api_version.rpartition("/")[0], self.kind, self.body)
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What a file holds."""
+    """The content of a file."""
 
-    # Policies and what belongs to them, of every registered kind.
+    # Policies and related documents, of every registered kind.
     documents: tuple[Sourced[PolicyRecord], ...] = ()
-    # Documents of kinds that have no records.
+    # Documents of kinds without records.
     raw: tuple[Sourced[RawPolicy], ...] = ()
     resources: tuple[Sourced[JsonObject], ...] = ()
-    # What Kubernetes does not know: descriptions of packages and the like.
+    # Not Kubernetes objects: package descriptions and the like.
     others: tuple[Sourced[JsonObject], ...] = ()
     problems: tuple[Finding, ...] = ()
 
     @property
     def policies(self) -> tuple[Sourced[PolicyRecord], ...]:
-        """The policies that are asked about requests."""
+        """The policies that evaluate requests."""
         return self.with_role(Role.POLICY)
 
     @property
     def listed(self) -> tuple[Sourced[PolicyRecord], ...]:
-        """All that is counted as a policy, in the order of the families."""
+        """Everything that is counted as a policy, in the order of the families."""
         found = self.with_role(Role.POLICY, Role.DELETION)
         return tuple(each for each in found if registry().of(each.record).is_listed)
 
     @property
     def records(self) -> tuple[PolicyRecord, ...]:
-        """Policies and what belongs to them, without where they stand."""
+        """Policies and related documents, without their locations."""
         return tuple(each.record for each in self.documents)
 
     def with_role(self, *roles: Role) -> tuple[Sourced[PolicyRecord], ...]:
-        """The documents that are for one of these purposes, in the order of their families."""
+        """The documents with one of these roles, in the order of their families."""
         order = registry().order
         found = [each for each in self.documents if registry().of(each.record).role in roles]
         return tuple(sorted(found, key=lambda each: order(each.record)))
 
     @property
     def unsupported(self) -> tuple[Sourced[RawPolicy], ...]:
-        """Policies that nothing here can run."""
+        """Policies that lictor cannot run."""
         return tuple(each for each in self.raw if each.record.is_unsupported)
 
     def __add__(self, other: "Loaded") -> "Loaded":
@@ -99,7 +100,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def join_loaded(parts: Iterable[Loaded]) -> Loaded:
-    """What several files hold, in their order."""
+    """Join the content of several files, in their order."""
     listed = tuple(parts)
     names = Loaded.__struct_fields__
     return Loaded(
@@ -125,14 +126,14 @@ class _Piece(msgspec.Struct, frozen=True):
 def locate_finding(
     finding: Finding, document: Document, prefix: FieldPath = (), *, kind: str = "", name: str = ""
 ) -> Finding:
-    """A finding with its path from the top of the document, and the line and column there."""
+    """A finding with its path from the root of the document, and the line and column there."""
     path = prefix + finding.path
     location = Location(document.source, *document.position(path))
     return replace(finding, path=path, location=location, kind=kind, name=name)
 
 
 def locate_error(error: LoadError) -> Finding:
-    """A document that could not even be read."""
+    """A problem for a document that could not be read."""
     source, line, column = error.where.rsplit(":", 2)
     return Finding((), error.message, location=Location(source, int(line), int(column)))
 
@@ -167,12 +168,12 @@ def is_list(body: JsonObject) -> bool:
 
 
 def is_no_object(body: JsonObject) -> bool:
-    """Whether a document is not meant for Kubernetes; one with a `spec` only lost its head."""
+    """Whether a document is not meant for Kubernetes; one with a `spec` only lacks its header."""
     return not {"apiVersion", "kind", "spec"} & body.keys()
 
 
 class _Sorter:
-    """Puts the pieces of one file where they belong."""
+    """Sorts the pieces of one file."""
 
     def __init__(self) -> None:
         # By the fields of `Loaded`.
@@ -227,7 +228,9 @@ class _Sorter:
             self._refuse(piece, message, field="apiVersion")
             return
         made, faults = read_record(
-            piece.body, known.load_record(), absent=known.find_absent(piece.version)
+            piece.body,
+            known.family.get_record(known),
+            absent=known.family.find_absent_fields(known, piece.version),
         )
         if made is not None and not piece.name:
             faults.append(Finding(("metadata",), 'required field "name" is missing'))
@@ -247,12 +250,12 @@ class _Sorter:
 
 
 def load_documents(data: str | bytes, source: str) -> Loaded:
-    """Everything in a file, sorted; what cannot be used is a problem and stops nothing else."""
+    """Load and sort everything in a file; an unusable document is a problem and stops nothing."""
     return _sort(read_documents(data, source))
 
 
 def load_object(body: JsonObject, source: str) -> Loaded:
-    """The same for an object that an API server gave. Its record shares what the object holds."""
+    """The same for an object from an API server. Its record shares the object's values."""
     return _sort((read_object(body, source),))
 
 
@@ -271,7 +274,7 @@ def _sort(documents: Iterable[Document | LoadError]) -> Loaded:
 
 
 def refuse_errors(loaded: Loaded) -> None:
-    """Raise LoadError where not everything can be used; the text names each thing."""
+    """Raise LoadError if anything is unusable; the message lists each problem."""
     errors = [str(each) for each in loaded.problems if each.severity is Severity.ERROR]
     for policy in loaded.unsupported:
         line, _ = policy.position()
@@ -286,5 +289,5 @@ def describe_unsupported(kind: str) -> str:
 
 
 def has_errors(problems: tuple[Finding, ...]) -> bool:
-    """Is one of them more than a warning?"""
+    """Whether one of them is an error, not only a warning."""
     return any(problem.severity is Severity.ERROR for problem in problems)

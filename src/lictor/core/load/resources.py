@@ -1,4 +1,4 @@
-"""A plain resource, from a file or a list, into the Request that would have brought it."""
+"""Converts a plain resource, from a file or a list, to the Request that would have created it."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from lictor.core.raw import Json, JsonObject
 
 
 def read_kind(resource: Json) -> GroupVersionKind:
-    """The kind that a resource says it is of."""
+    """The kind that a resource declares."""
     if not isinstance(resource, dict):
         raise LoadError("expected a resource, which is an object")
     api_version, kind = resource.get("apiVersion"), resource.get("kind")
@@ -26,7 +26,7 @@ def build_request(
     namespace_labels: Mapping[str, str] | None = None,
     variables: Mapping[str, Json] | None = None,
 ) -> Request:
-    """The request to do something with a resource: on DELETE it is the old object that counts."""
+    """The request for an operation on a resource: on DELETE the old object counts."""
     is_delete = operation is Operation.DELETE
     return Request(
         kind=read_kind(resource),

@@ -1,4 +1,4 @@
-"""An AdmissionReview, as the API server sends it, into a Request."""
+"""Converts an AdmissionReview of the API server to a Request."""
 
 import re
 from collections.abc import Mapping
@@ -11,8 +11,9 @@ from lictor.core.lang.yaml.plain_json import MAX_DEPTH, YamlFault, check_depth, 
 from lictor.core.model.request import Caller, GroupVersionKind, Operation, Request
 from lictor.core.raw import Json, JsonObject
 
+_LARGE = 64 * 1024
 _WHERE = "AdmissionReview"
-# An API server writes the uid before anything that its clients sent.
+# An API server writes the uid before anything from its clients.
 _HEAD = 4096
 _UID = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([0-9A-Za-z-]{1,128})"')
 _VERSION = re.compile(rb'"apiVersion"\s*:\s*"(admission\.k8s\.io/[0-9a-z]{1,20})"')
@@ -29,12 +30,12 @@ _USER_TYPES = {"username": str, "uid": str, "extra": dict}
 
 
 class Review(msgspec.Struct, frozen=True):
-    """A question of the API server; the answer must carry its `uid` and `api_version`."""
+    """A request of the API server; the response must have its `uid` and `api_version`."""
 
     uid: str
     api_version: str
     request: Request
-    # Bytes that came; 0 where nobody counted.
+    # Size in bytes; 0 if unknown.
     size: int = 0
 
 
@@ -49,18 +50,18 @@ def _check_types(holder: JsonObject, types: Mapping[str, type]) -> None:
 def build_review(
     body: Json, *, namespace_labels: Mapping[str, str] | None = None, size: int = 0
 ) -> Review:
-    """The request of an AdmissionReview; the roles of its caller are not known to it."""
+    """The request of an AdmissionReview, without the roles of its caller."""
     if not isinstance(body, dict) or body.get("request") is None:
         raise LoadError("expected an object with a request", where=_WHERE)
     _check_types(body, _REVIEW_TYPES)
-    asked: JsonObject = body["request"]
-    _check_types(asked, _REQUEST_TYPES)
-    kind, user = asked.get("kind") or {}, asked.get("userInfo") or {}
+    content: JsonObject = body["request"]
+    _check_types(content, _REQUEST_TYPES)
+    kind, user = content.get("kind") or {}, content.get("userInfo") or {}
     _check_types(kind, _KIND_TYPES)
     _check_types(user, _USER_TYPES)
-    operation = _OPERATIONS.get(asked.get("operation") or "")
+    operation = _OPERATIONS.get(content.get("operation") or "")
     if operation is None:
-        raise LoadError(f'unknown operation "{asked.get("operation") or ""}"', where=_WHERE)
+        raise LoadError(f'unknown operation "{content.get("operation") or ""}"', where=_WHERE)
     groups = user.get("groups") or ()
     if not isinstance(groups, (list, tuple)) or not all(isinstance(g, str) for g in groups):
         raise LoadError("expected a list of strings at userInfo.groups", where=_WHERE)
@@ -68,10 +69,10 @@ def build_review(
         kind=GroupVersionKind(
             kind.get("group") or "", kind.get("version") or "", kind.get("kind") or ""
         ),
-        object=asked.get("object"),
-        old_object=asked.get("oldObject"),
+        object=content.get("object"),
+        old_object=content.get("oldObject"),
         operation=operation,
-        subresource=asked.get("subResource") or "",
+        subresource=content.get("subResource") or "",
         caller=Caller(
             username=user.get("username") or "",
             uid=user.get("uid") or "",
@@ -79,15 +80,15 @@ def build_review(
             extra=user.get("extra") or {},
         ),
         namespace_labels=namespace_labels or {},
-        admission=asked,
+        admission=content,
     )
-    return Review(asked.get("uid") or "", body.get("apiVersion") or "", request, size)
+    return Review(content.get("uid") or "", body.get("apiVersion") or "", request, size)
 
 
 def find_head(data: bytes) -> tuple[str, str] | None:
-    """The `uid` and `apiVersion` of a review that cannot be read as a whole, as far as they stand.
+    """The `uid` and `apiVersion` of a review that cannot be parsed, as far as they are readable.
 
-    Good for a refusal only: whoever asked must know which question it answers.
+    For a denial only: the API server must know which request it answers.
     """
     uid = _UID.search(data, 0, _HEAD)
     if uid is None:
@@ -102,8 +103,9 @@ def load_review(data: bytes, *, namespace_labels: Mapping[str, str] | None = Non
         raise LoadError("the body is empty")
     try:
         body = orjson.loads(data)
-        # Only what holds so many brackets can be nested too deep to walk.
-        if data.count(b"{") + data.count(b"[") > MAX_DEPTH:
+        # Only a body with this many brackets can be nested too deeply; counting them in a large one
+        # takes longer than the check.
+        if len(data) > _LARGE or data.count(b"{") + data.count(b"[") > MAX_DEPTH:
             _check_depth(body)
     except orjson.JSONDecodeError as error:
         raise LoadError(f"not JSON: {error}", where=_WHERE) from error
@@ -118,19 +120,19 @@ def load_review(data: bytes, *, namespace_labels: Mapping[str, str] | None = Non
 
 
 def _check_depth(body: Json) -> None:
-    """Raise YamlFault for what is nested too deep; but an object like that can be deleted.
+    """Raise YamlFault for excessive nesting, except on DELETE.
 
-    Then it is evaluated without what is too deep, or nobody would ever get rid of it.
+    A deletion is evaluated without the deep part: otherwise the object could never be deleted.
     """
     request = body.get("request") if isinstance(body, dict) else None
     if isinstance(request, dict) and request.get("operation") == Operation.DELETE:
-        # The object of a deleted one is at this level.
+        # The object of a deletion is at this level.
         cut_depth(request.get("oldObject"), MAX_DEPTH - 2)
     check_depth(body)
 
 
 def _check_metadata(document: JsonObject | None, where: str) -> None:
-    """What every object of an API server has, and everyone relies on."""
+    """Check what every object of an API server has, and other code relies on."""
     if document is None or "metadata" not in document:
         return
     metadata = document["metadata"]

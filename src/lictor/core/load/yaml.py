@@ -1,9 +1,8 @@
-"""Text into plain JSON: YAML and JSON as Kubernetes reads them, document by document.
+"""Parses text to plain JSON: YAML and JSON as Kubernetes reads them, document by document.
 
-kubectl and Kyverno split a file at lines that begin with `---`, and read the first YAML document of
-each part. What they read differently is refused. A broken document does not stop the ones after
-it. Where a value stands in the file is only worked out when someone asks, by composing that one
-document again; the last one so composed is kept.
+kubectl and Kyverno split a file at lines that start with `---`, and read the first YAML document of
+each part. What they would read differently is refused. A broken document does not stop later ones.
+Positions are computed on demand, by composing that document again; the last one is cached.
 """
 
 import re
@@ -18,6 +17,7 @@ import orjson
 from lictor.core.errors import LoadError
 from lictor.core.lang.yaml.block_lines import read_block_lines
 from lictor.core.lang.yaml.plain_json import MAX_DEPTH, YamlFault, check_depth, settle_json
+from lictor.core.load.json_stream import BLANK, read_json_stream
 from lictor.core.raw import Json
 
 if TYPE_CHECKING:
@@ -27,41 +27,36 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = tuple[str | int, ...]
 
-# What Go takes for blank.
-BLANK: Final = (
-    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-    "\u2028\u2029\u202f\u205f\u3000"
-)
 # How far kubectl looks for a brace.
 _PEEKED: Final = 4096
-# With its line feed: a pattern that begins with a text is looked for eight times as fast.
+# With its line feed: a pattern with a literal prefix is eight times as fast.
 _SEPARATOR = re.compile(r"\n---[^\n]*")
-# The beginning of a line that is no comment; or what may end a comment, or is no YAML.
-# re: linear - blanks are taken from the beginning of a line only
+# The start of a line that is no comment; or what may end a comment, or is invalid YAML.
+# re: linear - whitespace is matched at the start of a line only
 _CONTENT = re.compile(
     r"^ *([^ #\n])"
     r"|[^\n\t -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]",
     re.MULTILINE,
 )
-# What stands before JSON; a tab there is no YAML.
+# What precedes JSON; a tab there is invalid YAML.
 _BEFORE_JSON = re.compile(r"(?:---[ \t]*\n)?[ \n]*(?=[\[{])")
-# What JSON may hold and YAML reads otherwise: characters, escapes, and a colon in another line
-# than its key.
+# What JSON allows and YAML reads differently: characters, escapes, and a colon on another line than
+# its key.
 _ODD_CHARACTER = re.compile("[\x80-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _ODD_ESCAPE = re.compile(r"\\(?:/|u[dD][89a-fA-F])")
 _LATE_COLON = re.compile(r"\n[ \t]*:")
-# Numbers that JSON readers and Kubernetes' YAML reader hold differently: `2.0`, `1e3`, huge ones.
-# Behind one stands what ends a value; most of what looks like it (`nginx:1.25`) stands in quotes.
+# Numbers that JSON readers and Kubernetes' YAML reader represent differently: `2.0`, `1e3`, huge
+# ones. The end of a value follows; similar text (`nginx:1.25`) is mostly in quotes.
 _ODD_NUMBER = re.compile(
     r"[0-9](?:\.[0-9]|[eE][-+]?[0-9]|(?<=[0-9]{19}))"
-    # One that goes on for long is odd, whatever ends it: each digit may begin a number.
+    # A long number is always treated as odd: each digit may start a number.
     r"(?:[-+.eE0-9]{40}|[-+.eE0-9]{0,39}(?=[\s,\]}]))"
 )
 _BYTE_ORDER_MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"", "utf-8"))
 
 
 class _Chunk(msgspec.Struct, frozen=True):
-    """A stretch of a file between separators, and the line it begins at, counted from one."""
+    """A part of a file between separators, and its first line, counted from one."""
 
     text: str
     source: str
@@ -73,7 +68,7 @@ class _Chunk(msgspec.Struct, frozen=True):
 
 
 class Document:
-    """One document of a file: its JSON, and where it stands."""
+    """One document of a file: its JSON and its position."""
 
     __slots__ = ("_chunk", "body", "duplicates", "line")
 
@@ -85,9 +80,9 @@ class Document:
         duplicates: "Sequence[Duplicate]" = (),
     ) -> None:
         self.body = body
-        # Of the document's first line, counted from one.
+        # The document's first line, counted from one.
         self.line = line
-        # Keys that stand twice in one mapping; the last one won.
+        # Duplicate keys; the last one is used.
         self.duplicates = tuple((d.key, chunk.line + d.line, d.column + 1) for d in duplicates)
         self._chunk = chunk
 
@@ -96,7 +91,7 @@ class Document:
         return self._chunk.source
 
     def position(self, path: Path = ()) -> tuple[int, int]:
-        """The line and column, counted from one, of what a path leads to; as near as it goes."""
+        """The line and column, from one, of the value at a path, or of its nearest parent."""
         root = self.compose()
         if root is None:
             return self.line, 1
@@ -107,20 +102,20 @@ class Document:
 
     @property
     def first_line(self) -> int:
-        """Of the stretch of the file that marks of its nodes count from, counted from one."""
+        """The line, counted from one, to which the marks of its nodes are relative."""
         return self._chunk.line
 
     def compose(self) -> "Node | None":
-        """Its nodes, with their places in the text; None where it is JSON that YAML is not."""
+        """Its nodes, with their positions; None for JSON that is no YAML."""
         return _compose_again(self._chunk)
 
     def where(self, path: Path = ()) -> str:
-        """The same for people: `file:line:column`."""
+        """The position as text: `file:line:column`."""
         line, column = self.position(path)
         return f"{self.source}:{line}:{column}"
 
 
-# One document's findings are located one after the other.
+# The findings of one document are located one after the other.
 @lru_cache(maxsize=1)
 def _compose_again(chunk: _Chunk) -> "Node | None":
     from lictor.core.lang.yaml.nodes import compose
@@ -132,12 +127,12 @@ def _compose_again(chunk: _Chunk) -> "Node | None":
 
 
 def decode_text(data: str | bytes, source: str) -> str:
-    """Bytes of a file as text, without a byte order mark and with plain line ends."""
+    """Decode a file, without a byte order mark and with plain line ends."""
     if isinstance(data, bytes):
         data = _decode(data, source)
     data = data.removeprefix("\ufeff")
     data = data.replace("\r\n", "\n") if "\r" in data else data
-    # A last line without an end gets one, as kubectl's reader gives it: a block scalar keeps it.
+    # A last line without an end gets one, as in kubectl's reader: a block scalar keeps it.
     return data if not data or data.endswith("\n") else f"{data}\n"
 
 
@@ -151,7 +146,7 @@ def _decode(data: bytes, source: str) -> str:
 
 
 def _split(text: str, source: str) -> Iterator[_Chunk | LoadError]:
-    """The parts between `---` lines, and separators that are none."""
+    """The parts between `---` lines, and invalid separators."""
     start, line = 0, 1
     is_first = text.startswith("---")
     separators = ((found.start() + 1, found.end() + 1) for found in _SEPARATOR.finditer(text))
@@ -161,7 +156,7 @@ def _split(text: str, source: str) -> Iterator[_Chunk | LoadError]:
         if begin > start:
             yield _Chunk(text[start:begin], source, line)
         line += text.count("\n", start, begin)
-        # Like kubectl, a separator with nothing before it is part of what follows.
+        # As in kubectl, a separator with nothing before it is part of what follows.
         start = begin if is_valid and begin == start else end
         if not is_valid:
             message = f"invalid YAML document separator: expected a comment, not {trailing[:40]!r}"
@@ -172,7 +167,7 @@ def _split(text: str, source: str) -> Iterator[_Chunk | LoadError]:
 
 
 def _read_chunk(chunk: _Chunk) -> Document | None:
-    """The document of a part; None where it is empty."""
+    """The document of a part; None if it is empty."""
     content = _CONTENT.search(chunk.text)
     if content is None:
         return None
@@ -188,13 +183,13 @@ def _read_chunk(chunk: _Chunk) -> Document | None:
 
 
 def _holds_only_comments(text: str) -> bool:
-    """Whether a part is empty for Kyverno, which knows one line break."""
+    """Whether a part is empty for Kyverno, which knows only one line break."""
     lines = (line.strip(BLANK) for line in text.split("\n"))
     return all(not line or line[0] == "#" for line in lines)
 
 
 def _read_json(chunk: _Chunk) -> Document | None:
-    """The fast way for JSON; None where the text turns out to be YAML that begins like it."""
+    """The fast path for JSON; None if the text is YAML that starts like JSON."""
     text = chunk.text
     begin = _BEFORE_JSON.match(text)
     if begin is None or _is_unlike_yaml(text):
@@ -208,14 +203,14 @@ def _read_json(chunk: _Chunk) -> Document | None:
 
 
 def _is_unlike_yaml(text: str) -> bool:
-    """Whether YAML may read JSON otherwise."""
+    """Whether YAML may read this JSON differently."""
     return (
         "\r" in text
         or "\x7f" in text
         or (not text.isascii() and _ODD_CHARACTER.search(text) is not None)
         or ("\\" in text and _ODD_ESCAPE.search(text) is not None)
         or _LATE_COLON.search(text) is not None
-        # Behind the value, a tab begins no token.
+        # After the value, a tab starts no token.
         or "\t" in text[len(text.rstrip()) :]
     )
 
@@ -225,7 +220,7 @@ def _read_yaml(chunk: _Chunk) -> Document | None:
     if block is not None:
         body, line = block
         return Document(body, chunk, chunk.line + line)
-    # Loaded on first use: it takes a tenth of the time of a small run.
+    # Imported on first use: it takes a tenth of the time of a small run.
     from lictor.core.lang.yaml.build import build_yaml
 
     built = build_yaml(chunk.text)
@@ -235,14 +230,14 @@ def _read_yaml(chunk: _Chunk) -> Document | None:
 
 
 def _settle(body: Json, text: str) -> Json:
-    """JSON that was read from a text, with numbers as Kubernetes' reader holds them."""
+    """JSON parsed from text, with numbers as in Kubernetes' reader."""
     if text.count("{") + text.count("[") > MAX_DEPTH:
         check_depth(body)
     return settle_json(body) if _ODD_NUMBER.search(text) else body
 
 
 def read_object(body: Json, source: str) -> Document | LoadError:
-    """An object that an API server gave, as it would be read from its text; or what is wrong."""
+    """An object from an API server, as if read from its text; or the error."""
     try:
         chunk = _Chunk(orjson.dumps(body).decode(), source, 1)
     except TypeError:
@@ -254,23 +249,20 @@ def read_object(body: Json, source: str) -> Document | LoadError:
 
 
 def read_documents(data: str | bytes, source: str) -> Iterator[Document | LoadError]:
-    """The documents of a file in order; one that is broken comes as the error that says why."""
+    """The documents of a file in order; a broken one as its error."""
     try:
         text = decode_text(data, source)
     except LoadError as error:
         yield error
         return
     if text[:_PEEKED].lstrip(BLANK).startswith("{"):
-        # It uses this module.
-        from lictor.core.load.json_stream import read_json_stream
-
-        yield from read_json_stream(text, source)
+        yield from read_json_stream(text, source, read_parts)
     else:
         yield from read_parts(text, source)
 
 
 def read_parts(text: str, source: str) -> Iterator[Document | LoadError]:
-    """The documents of a text, which is YAML whatever it begins with."""
+    """The documents of a text, read as YAML in any case."""
     for chunk in _split(text, source):
         if isinstance(chunk, LoadError):
             yield chunk
@@ -285,7 +277,7 @@ def read_parts(text: str, source: str) -> Iterator[Document | LoadError]:
 
 
 def iter_documents(data: str | bytes, source: str) -> Iterator[Document]:
-    """The documents of a file in order. Raises LoadError at one that is broken."""
+    """The documents of a file in order. Raises LoadError at a broken one."""
     for document in read_documents(data, source):
         if isinstance(document, LoadError):
             raise document

@@ -1,7 +1,7 @@
-"""Outside of which literal kinds, namespaces and names does a rule concern nothing?
+"""Finds the literal kinds, namespaces and names outside of which a rule never matches.
 
-An index finds rules by these. A rule is left out only where its matcher would say no without
-asking anything that can fail: to use the index changes no result.
+The index finds rules by these. A rule is skipped only if its matcher would return False without
+evaluating anything that can fail: using the index changes no result.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,9 @@ from lictor.core.model.program import Bounds
 
 
 def find_bounds(match: Match, home: str = "") -> Bounds:
-    """The bounds of a rule of a classic policy; `home` is the namespace of the policy.
+    """The bounds of a rule of a classic policy; `home` is the policy's namespace.
 
-    Exclusions do not count: they take away from what the rule concerns, and add nothing.
+    Exclusions do not count: they only narrow what the rule matches.
     """
     if match.any:
         found = _join([_bound_by(each.resources) for each in match.any])
@@ -30,7 +30,7 @@ def find_bounds(match: Match, home: str = "") -> Bounds:
 def _bound_by(wanted: ResourceDescription) -> Bounds:
     kinds = _list_kinds(wanted.kinds)
     if wanted.namespace_selector is not None:
-        # It is asked before names are, and fails where nobody knows the namespace.
+        # It is evaluated before names, and fails if the namespace is unknown.
         return Bounds(kinds)
     names = _read_literals((wanted.name,)) if wanted.name else None
     return Bounds(
@@ -46,18 +46,18 @@ def _list_kinds(kinds: tuple[str, ...]) -> frozenset[str] | None:
 
 
 def _read_literals(texts: Sequence[str]) -> frozenset[str] | None:
-    """None where there are none, or where one is a wildcard and may mean any text."""
+    """None if there are none, or if one is a wildcard, which may match any text."""
     return _share_literals(tuple(texts)) if texts else None
 
 
-# The rules of a policy, and those made from them, mostly say the same.
+# The rules of a policy, and those generated from them, mostly have equal bounds.
 @lru_cache(maxsize=1024)
 def _share_literals(texts: tuple[str, ...]) -> frozenset[str] | None:
     return None if any(map(has_wildcard, texts)) else frozenset(texts)
 
 
 def _join(parts: Sequence[Bounds]) -> Bounds:
-    """Of filters of which one must fit: where one is not bound, all of them are not."""
+    """Of filters of which one must match: unbounded if one of them is."""
     return Bounds(
         _unite(part.kinds for part in parts),
         _unite(part.namespaces for part in parts),
@@ -70,15 +70,15 @@ def _unite(sets: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
     for each in sets:
         if each is None:
             return None
-        # One that stands alone is shared with others that say the same.
+        # A single one is shared with equal ones.
         united = each if united is None or united == each else united | each
     return united
 
 
 def _narrow(wanted: Sequence[ResourceDescription]) -> Bounds:
-    """Of filters that must all fit, the first bound of each field.
+    """Of filters that must all match, the first bound of each field.
 
-    They are asked in order: what stands behind a filter that can fail says nothing.
+    They are evaluated in order: a filter after one that can fail does not count.
     """
     found = Bounds()
     for each in wanted:

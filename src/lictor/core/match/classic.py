@@ -1,4 +1,4 @@
-"""Which requests does a classic rule, an exception or a cleanup policy concern?"""
+"""Matches requests against classic rules, exceptions and cleanup policies."""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,12 +15,12 @@ from lictor.core.match.combine import (
     settle_all,
     some,
 )
-from lictor.core.match.resources import Manner, compile_callers, is_blank, resource_clauses
+from lictor.core.match.resources import FilterOptions, compile_callers, is_blank, resource_clauses
 from lictor.core.model.matching import Match, ResourceDescription, ResourceFilter
 from lictor.core.model.program import Matcher, Select
 from lictor.core.model.request import GroupVersionKind, Operation
 
-MATCH = Manner(
+MATCH = FilterOptions(
     operations=True,
     ephemeral_containers=True,
     namespaces_selectable=False,
@@ -28,16 +28,16 @@ MATCH = Manner(
     wildcards_take_bookkeeping=False,
     without_filters=None,
 )
-EXCLUDE = Manner(
+EXCLUDE = FilterOptions(
     operations=True,
     ephemeral_containers=True,
     namespaces_selectable=False,
-    # An exclusion for some callers must not let everyone through when nobody is known.
+    # An exclusion for some callers must not exclude everyone if the caller is unknown.
     forgives_unknown_caller=False,
     wildcards_take_bookkeeping=True,
     without_filters=None,
 )
-EXCEPTION = Manner(
+EXCEPTION = FilterOptions(
     operations=False,
     ephemeral_containers=True,
     namespaces_selectable=True,
@@ -45,22 +45,22 @@ EXCEPTION = Manner(
     wildcards_take_bookkeeping=True,
     without_filters=never,
 )
-CLEANUP = Manner(
+CLEANUP = FilterOptions(
     operations=False,
     ephemeral_containers=False,
     namespaces_selectable=True,
     forgives_unknown_caller=False,
     wildcards_take_bookkeeping=True,
-    # Here empty means everything: a cleanup policy without filters sweeps every kind it is given.
+    # Here empty means everything: a cleanup policy without filters matches every kind it gets.
     without_filters=always,
 )
 
 
 def compile_match(match: Match, exclude: Match | None, *, watch: Watch = unwatched) -> Select:
-    """Join `match` and `exclude` of a rule, settled as far as a class of requests allows.
+    """Join `match` and `exclude` of a rule, evaluated as far as a class of requests allows.
 
-    Each clause is watched under its path, such as `match.any[0].resources.kinds`; the closure of
-    `exclude` answers True where the request is excluded.
+    Each clause is traced under its path, such as `match.any[0].resources.kinds`; the closure of
+    `exclude` returns True if the request is excluded.
     """
     wanted = _compile_filters(match, MATCH, "match", watch)
     unwanted = (
@@ -72,24 +72,24 @@ def compile_match(match: Match, exclude: Match | None, *, watch: Watch = unwatch
 
 
 def compile_filter(
-    match: Match, manner: Manner, *, where: str = "match", watch: Watch = unwatched
+    match: Match, options: FilterOptions, *, where: str = "match", watch: Watch = unwatched
 ) -> Select:
     """Join the filters of an exception (`EXCEPTION`) or a cleanup policy (`CLEANUP`)."""
-    return _select(_compile_filters(match, manner, where, watch))
+    return _select(_compile_filters(match, options, where, watch))
 
 
 def names_operations(match: Match) -> bool:
-    """Does it say which operations it is about?"""
+    """Whether it names the operations it matches."""
     return any(each.operations for each in list_descriptions(match))
 
 
 def names_deletion(match: Match) -> bool:
-    """Does it name DELETE, rather than not speak of operations at all?"""
+    """Whether it names DELETE explicitly."""
     return any("DELETE" in each.operations for each in list_descriptions(match))
 
 
 def has_selectors(*matches: Match | None) -> bool:
-    """Do they select by labels? Nothing else in them can be wrong."""
+    """Whether they select by labels, the only part that can be invalid."""
     return any(
         each.selector is not None or each.namespace_selector is not None
         for match in matches
@@ -99,14 +99,14 @@ def has_selectors(*matches: Match | None) -> bool:
 
 
 def list_descriptions(match: Match) -> Iterator[ResourceDescription]:
-    """All descriptions of resources in a match block, of either form."""
+    """All resource descriptions of a match block, of either form."""
     yield match.resources
     for each in (*match.any, *match.all):
         yield each.resources
 
 
 def without_selectors(match: Match) -> Match:
-    """The same match, but for label selectors: for rules whose selectors make no sense."""
+    """The same match without label selectors: for rules whose selectors are invalid."""
 
     def strip(wanted: ResourceDescription) -> ResourceDescription:
         return replace(wanted, selector=None, namespace_selector=None)
@@ -127,42 +127,45 @@ def _select(clause: Clause) -> Select:
     return select
 
 
-def _compile_filters(match: Match, manner: Manner, where: str, watch: Watch) -> Clause:
+def _compile_filters(match: Match, options: FilterOptions, where: str, watch: Watch) -> Clause:
     if match.any:
-        parts = _compile_each(match.any, manner, f"{where}.any", watch)
+        parts = _compile_each(match.any, options, f"{where}.any", watch)
         return lambda requests: watch(where, some(part(requests) for part in parts))
     if match.all:
-        parts = _compile_each(match.all, manner, f"{where}.all", watch)
+        parts = _compile_each(match.all, options, f"{where}.all", watch)
         return lambda requests: watch(where, every(part(requests) for part in parts))
-    if manner.without_filters is not None:
-        return settle_all(watch(where, manner.without_filters))
+    if options.without_filters is not None:
+        return settle_all(watch(where, options.without_filters))
     alone = ResourceFilter(match.resources, match.subjects, match.roles, match.cluster_roles)
-    return _compile_one(alone, manner, where, watch)
+    return _compile_one(alone, options, where, watch)
 
 
 def _compile_each(
-    filters: Iterable[ResourceFilter], manner: Manner, where: str, watch: Watch
+    filters: Iterable[ResourceFilter], options: FilterOptions, where: str, watch: Watch
 ) -> list[Clause]:
     return [
-        _compile_one(each, manner, f"{where}[{index}]", watch) for index, each in enumerate(filters)
+        _compile_one(each, options, f"{where}[{index}]", watch)
+        for index, each in enumerate(filters)
     ]
 
 
-def _compile_one(wanted: ResourceFilter, manner: Manner, where: str, watch: Watch) -> Clause:
+def _compile_one(
+    wanted: ResourceFilter, options: FilterOptions, where: str, watch: Watch
+) -> Clause:
     blank = is_blank(wanted.resources)
     clauses = [
         (f"{where}.resources.{name}", clause)
-        for name, clause in resource_clauses(wanted.resources, manner)
+        for name, clause in resource_clauses(wanted.resources, options)
     ]
-    # Without a known caller, a filter that asks for nothing but callers is an empty one.
-    unknown = not blank if manner.forgives_unknown_caller else None
+    # If the caller is unknown, a filter with only clauses about callers counts as empty.
+    unknown = not blank if options.forgives_unknown_caller else None
     clauses += [
         (f"{where}.{name}", settle_all(matcher))
         for name, matcher in compile_callers(wanted, unknown=unknown)
     ]
     if blank and not clauses:
-        # An empty filter fits nothing: it would else be a rule about everything, or an exclusion
-        # of everything, that nobody wrote.
+        # An empty filter matches nothing: otherwise it would match, or exclude, everything without
+        # the author having written that.
         return settle_all(watch(where, never))
 
     def settle(requests: RequestClass) -> Matcher:

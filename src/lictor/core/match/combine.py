@@ -1,7 +1,7 @@
-"""Matchers joined by and, or and not; a part that is settled costs nothing later.
+"""Joins matchers with and, or and not; constant parts are folded.
 
-`always` and `never` are known by identity and fold away. A watched part is another function, so
-under a watch nothing folds and every answer is heard.
+`always` and `never` are recognized by identity. A traced part is another function, so with a
+trace nothing is folded and every value is recorded.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,22 +14,21 @@ from lictor.core.match.metadata import read_text
 from lictor.core.model.program import Matcher, Select
 from lictor.core.model.request import GroupVersionKind, Operation, Request
 
-# The label that the API server puts on every namespace.
+# The label that the API server sets on every namespace.
 NAME_LABEL = "kubernetes.io/metadata.name"
-# What is reported about a namespace is not for those who write its policies: they could refuse it,
-# or make it say something else.
+# Policies of a namespace do not match reports about it: their authors could deny or falsify them.
 REPORT_GROUPS = frozenset(("wgpolicyk8s.io", "openreports.io", "reports.kyverno.io"))
-# Whoever writes a policy must be able to take it back, and an administrator too: no policy of a
-# namespace refuses the deletion of policies, its own included.
+# Authors and administrators must be able to delete a policy: no policy of a namespace denies the
+# deletion of policies, itself included.
 _POLICIES = frozenset(("kyverno.io", "policies.kyverno.io", "policies.kubewarden.io"))
-# More classes than a rule is usually asked about. There are thousands of rules: a flood of made-up
-# kinds must not fill the memory.
+# More classes than a rule usually meets. There are thousands of rules: many invented kinds must
+# not exhaust the memory.
 _MAX_CLASSES = 128
 _UNKNOWN: Matcher = lambda _: False  # noqa: E731  (known by identity)
 
 
 def remember(select: Select) -> Select:
-    """The same selection, asked only once for each kind, subresource and operation."""
+    """The same selection, cached by kind, subresource and operation."""
     known: dict[tuple[GroupVersionKind, str, Operation], Matcher | None] = {}
 
     def remembered(
@@ -38,7 +37,7 @@ def remember(select: Select) -> Select:
         key = (kind, subresource, operation)
         found = known.get(key, _UNKNOWN)
         if found is _UNKNOWN:
-            # Another thread may ask as well, and forget everything: what is found is kept by hand.
+            # Another thread may clear the cache meanwhile: keep the value in a local.
             found = select(kind, subresource, operation)
             if len(known) >= _MAX_CLASSES:
                 known.clear()
@@ -49,10 +48,10 @@ def remember(select: Select) -> Select:
 
 
 class DeferredSelect:
-    """A selection that is made when it is first asked, and then only once for each class.
+    """A selection that is built on first use and cached by class.
 
-    Most rules are asked about one kind, and most of those that were made for controllers about
-    none: until then they take little room.
+    Most rules are used for one kind, and most autogen rules for none: until then they need
+    little memory.
     """
 
     __slots__ = ("_arguments", "_made", "_make")
@@ -71,7 +70,7 @@ class DeferredSelect:
 
 
 def but_deletions(select: Select) -> Select:
-    """The selection without DELETE: what is gone sets nothing off unless the rule says so."""
+    """The selection without DELETE: a deletion triggers nothing unless the rule names it."""
 
     def chosen(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
         return None if operation is Operation.DELETE else select(kind, subresource, operation)
@@ -80,20 +79,19 @@ def but_deletions(select: Select) -> Select:
 
 
 def within(namespace: str, select: Select) -> Select:
-    """The selection, bound to the objects of one namespace: what a Policy concerns."""
-    return _bind(select, lambda request: _lies_in(request, namespace))
+    """The selection, limited to the objects of one namespace: for a Policy."""
+    return _bind(select, lambda request: _is_in(request, namespace))
 
 
-def asked_within(namespace: str, select: Select) -> Select:
-    """The selection, bound to requests in one namespace: what a namespaced CEL policy concerns.
+def requested_within(namespace: str, select: Select) -> Select:
+    """The selection, limited to requests in one namespace: for a namespaced CEL policy.
 
-    The options of `kubectl exec` lie in no namespace, and neither does a Namespace; requests about
-    them do.
+    The options of `kubectl exec` and a Namespace have no namespace; requests about them do.
     """
 
     def is_asked_there(request: Request) -> bool:
         if request.admission is None:
-            return _lies_in(request, namespace)
+            return _is_in(request, namespace)
         return request.admission.get("namespace") == namespace
 
     return _bind(select, is_asked_there)
@@ -112,7 +110,7 @@ def _bind(select: Select, is_there: Matcher) -> Select:
     return bound
 
 
-def _lies_in(request: Request, namespace: str) -> bool:
+def _is_in(request: Request, namespace: str) -> bool:
     for resource in (request.object, request.old_object):
         if resource is not None:
             metadata = resource.get("metadata")
@@ -122,14 +120,14 @@ def _lies_in(request: Request, namespace: str) -> bool:
 
 
 class RequestClass(msgspec.Struct, frozen=True):
-    """What is the same for many requests: enough to settle some clauses once for all of them."""
+    """What many requests have in common: enough to evaluate some clauses once for all of them."""
 
     kind: GroupVersionKind
     subresource: str
     operation: Operation
 
 
-# One condition of a filter: gives the test that is left for requests of one class.
+# One condition of a filter: returns the remaining test for requests of one class.
 Clause: TypeAlias = Callable[[RequestClass], Matcher]
 
 
@@ -154,7 +152,7 @@ def settle_all(matcher: Matcher) -> Clause:
 
 
 def every(matchers: Iterable[Matcher]) -> Matcher:
-    """A matcher that asks for all of them, in this order; none at all is `always`."""
+    """A matcher that requires all of them, in this order; `always` if there are none."""
     open_ones = tuple(matcher for matcher in matchers if matcher is not always)
     if never in open_ones:
         return never
@@ -176,7 +174,7 @@ def every(matchers: Iterable[Matcher]) -> Matcher:
 
 
 def some(matchers: Iterable[Matcher]) -> Matcher:
-    """A matcher that asks for one of them, in this order; none at all is `never`."""
+    """A matcher that requires one of them, in this order; `never` if there are none."""
     open_ones = tuple(matcher for matcher in matchers if matcher is not never)
     if always in open_ones:
         return always
@@ -207,14 +205,14 @@ def negate(matcher: Matcher) -> Matcher:
 
 
 def is_namespaced(requests: RequestClass, names: ResourceNames) -> bool | None:
-    """Does such an object lie in a namespace? None where nobody knows."""
+    """Whether such an object is namespaced; None if unknown."""
     kind = requests.kind
     targets = names.targets(kind.group, kind.version, kind.kind, requests.subresource)
     return targets[0].namespaced
 
 
-def read_told(request: Request, field: str) -> str:
-    """The `name` or the `namespace` of what is asked for."""
+def read_requested(request: Request, field: str) -> str:
+    """The `name` or `namespace` of the request's object."""
     if request.admission is not None:
         value = request.admission.get(field)
         if isinstance(value, str) and value:
@@ -223,7 +221,7 @@ def read_told(request: Request, field: str) -> str:
 
 
 def read_place(request: Request) -> tuple[str, str, str] | None:
-    """Group, version and name of the resource, where an API server told them."""
+    """Group, version and name of the resource, if an API server sent them."""
     place = request.admission.get("resource") if request.admission is not None else None
     if not isinstance(place, dict):
         return None

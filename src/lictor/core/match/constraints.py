@@ -1,6 +1,6 @@
-"""Which requests do the `matchConstraints` of a CEL policy or a binding's `matchResources` mean?
+"""Matches requests against `matchConstraints` of CEL policies and `matchResources` of bindings.
 
-They speak of resources (`pods`), requests here of kinds (`Pod`): `ResourceNames` knows both.
+These name resources (`pods`), requests here name kinds (`Pod`): `ResourceNames` maps both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from lictor.core.match.combine import (
     negate,
     never,
     read_place,
-    read_told,
+    read_requested,
     remember,
     settle_all,
     settled,
@@ -38,9 +38,9 @@ from lictor.core.model.request import GroupVersionKind, Operation, Request
 def compile_label_clauses(
     constraints: MatchResources, names: ResourceNames, where: str
 ) -> Iterator[tuple[str, Clause]]:
-    """Give a clause for each selector that the author wrote, with its path.
+    """Yield a clause for each selector of the author, with its path.
 
-    Raises CompileError for a selector that Kubernetes would refuse.
+    Raises CompileError for a selector that Kubernetes rejects.
     """
     selector = constraints.namespace_selector
     if selector is not None and selector != LabelSelector():
@@ -55,10 +55,10 @@ def compile_label_clauses(
 def find_labelled_namespaces(
     constraints: MatchResources, names: ResourceNames
 ) -> frozenset[str] | None:
-    """The namespaces that the selector of namespaces names, where nothing else can be meant.
+    """The namespaces that the namespace selector names, if it cannot match anything else.
 
-    What lies in no namespace is taken whatever the selector says: only where all resources are
-    known to lie in one do the names count.
+    Cluster-scoped objects match any selector: the names count only if all resources are known
+    to be namespaced.
     """
     selector, rules = constraints.namespace_selector, constraints.resource_rules
     if selector is None or not rules or not all(_are_namespaced(rule, names) for rule in rules):
@@ -73,7 +73,7 @@ def find_labelled_namespaces(
 
 
 def _are_namespaced(rule: ResourceRule, names: ResourceNames) -> bool:
-    """Are all resources of a rule named literally, and known to lie in namespaces?"""
+    """Whether all resources of a rule are literal, and known to be namespaced."""
     for group in rule.api_groups:
         for version in rule.api_versions:
             for resource in rule.resources:
@@ -84,7 +84,7 @@ def _are_namespaced(rule: ResourceRule, names: ResourceNames) -> bool:
 
 
 def _check_selector(selector: LabelSelector, where: str) -> LabelSelector:
-    """Refuse what the API server refuses, and say where; wildcards are for classic policies."""
+    """Reject what the API server rejects; wildcards are for classic policies only."""
     for key, value in selector.match_labels.items():
         if has_wildcard(key) or has_wildcard(value):
             raise CompileError(f'no object can have the label "{key}: {value}"', where=where)
@@ -119,11 +119,11 @@ def _match_namespace_labels(selector: LabelSelector, names: ResourceNames) -> Cl
         return fits(labels)
 
     def fits_itself(request: Request) -> bool:
-        return fits_labels(read_told(request, "name"), read_map(request.resource, "labels"))
+        return fits_labels(read_requested(request, "name"), read_map(request.resource, "labels"))
 
     def fits_namespace(request: Request) -> bool:
-        namespace = read_told(request, "namespace")
-        # What lies in no namespace is never spared because of one.
+        namespace = read_requested(request, "namespace")
+        # A cluster-scoped object is never excluded by a namespace selector.
         return not namespace or fits_labels(namespace, clean_map(request.namespace_labels))
 
     def settle(requests: RequestClass) -> Matcher:
@@ -151,12 +151,12 @@ _GUARDS = frozenset(
 
 
 def is_exempt(kind: GroupVersionKind) -> bool:
-    """Tell whether Kubernetes' own policies never apply: else one could lock out its own repair."""
+    """Whether Kubernetes exempts this kind, so that a policy cannot block its own repair."""
     return kind.group == "admissionregistration.k8s.io" and kind.kind in _GUARDS
 
 
 def spare_guards(select: Select) -> Select:
-    """The selection without the kinds of `is_exempt`, evaluated once for each class."""
+    """The selection without the kinds of `is_exempt`, evaluated once per class."""
 
     def spared(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
         return None if is_exempt(kind) else select(kind, subresource, operation)
@@ -171,13 +171,13 @@ def compile_constraints(
     where: str = "matchConstraints",
     watch: Watch = unwatched,
 ) -> Select:
-    """Join all constraints, settled as far as a class of requests allows.
+    """Join all constraints, evaluated as far as a class of requests allows.
 
-    Each one is watched under its path, such as `matchConstraints.resourceRules[0].operations`; the
-    closures of `excludeResourceRules` answer True where the request is excluded.
+    Each one is traced under its path, such as `matchConstraints.resourceRules[0].operations`; the
+    closures of `excludeResourceRules` return True if the request is excluded.
     """
-    manner = _Manner(names, constraints.match_policy == "Equivalent", watch)
-    clause = _compile_all(constraints, where, manner)
+    options = _ConstraintOptions(names, constraints.match_policy == "Equivalent", watch)
+    clause = _compile_all(constraints, where, options)
 
     def select(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
         matcher = clause(RequestClass(kind, subresource, operation))
@@ -186,24 +186,24 @@ def compile_constraints(
     return select
 
 
-class _Manner(msgspec.Struct, frozen=True):
-    """What holds for all rules of one policy."""
+class _ConstraintOptions(msgspec.Struct, frozen=True):
+    """What is the same for all rules of one policy."""
 
     names: ResourceNames
-    # Whether a rule about one version also means the others that the API server could convert to.
+    # Whether a rule for one version also matches the versions that the API server can convert to.
     equivalent: bool
     watch: Watch
 
 
-def _compile_all(constraints: MatchResources, where: str, manner: _Manner) -> Clause:
-    watch = manner.watch
-    wanted = _compile_rules(constraints.resource_rules, f"{where}.resourceRules", manner)
+def _compile_all(constraints: MatchResources, where: str, options: _ConstraintOptions) -> Clause:
+    watch = options.watch
+    wanted = _compile_rules(constraints.resource_rules, f"{where}.resourceRules", options)
     unwanted = _compile_rules(
-        constraints.exclude_resource_rules, f"{where}.excludeResourceRules", manner
+        constraints.exclude_resource_rules, f"{where}.excludeResourceRules", options
     )
-    selectors = tuple(compile_label_clauses(constraints, manner.names, where))
+    selectors = tuple(compile_label_clauses(constraints, options.names, where))
     if not constraints.resource_rules:
-        # No rules mean everything here, as in the API server.
+        # No rules match everything, as in the API server.
         wanted = settle_all(always)
 
     def settle(requests: RequestClass) -> Matcher:
@@ -216,19 +216,21 @@ def _compile_all(constraints: MatchResources, where: str, manner: _Manner) -> Cl
 # --- resource rules
 
 
-def _compile_rules(rules: Iterable[ResourceRule], where: str, manner: _Manner) -> Clause:
-    parts = [_compile_rule(rule, f"{where}[{index}]", manner) for index, rule in enumerate(rules)]
+def _compile_rules(
+    rules: Iterable[ResourceRule], where: str, options: _ConstraintOptions
+) -> Clause:
+    parts = [_compile_rule(rule, f"{where}[{index}]", options) for index, rule in enumerate(rules)]
     return lambda requests: some([part(requests) for part in parts])
 
 
-def _compile_rule(rule: ResourceRule, where: str, manner: _Manner) -> Clause:
-    watch = manner.watch
+def _compile_rule(rule: ResourceRule, where: str, options: _ConstraintOptions) -> Clause:
+    watch = options.watch
     clauses = [
         (f"{where}.operations", _match_operations(rule)),
-        (f"{where}.resources", _match_places(_compile_place(rule, manner), manner.names)),
+        (f"{where}.resources", _match_places(_compile_place(rule, options), options.names)),
     ]
     if rule.scope != "*":
-        clauses.append((f"{where}.scope", _match_scope(rule, manner.names)))
+        clauses.append((f"{where}.scope", _match_scope(rule, options.names)))
     if rule.resource_names:
         clauses.append((f"{where}.resourceNames", settle_all(_match_names(rule))))
 
@@ -244,7 +246,7 @@ def _match_operations(rule: ResourceRule) -> Clause:
     return lambda requests: settled(answer=whole or requests.operation in operations)
 
 
-def _compile_place(rule: ResourceRule, manner: _Manner) -> PlaceTest:
+def _compile_place(rule: ResourceRule, options: _ConstraintOptions) -> PlaceTest:
     has_group = _compile_words(rule.api_groups)
     has_version = _compile_words(rule.api_versions)
     has_resource = _compile_resources(rule.resources)
@@ -254,9 +256,9 @@ def _compile_place(rule: ResourceRule, manner: _Manner) -> PlaceTest:
             return False
         if has_group(group) and has_version(version):
             return True
-        return manner.equivalent and any(
+        return options.equivalent and any(
             has_group(other_group) and has_version(other_version)
-            for other_group, other_version in manner.names.equivalents(group, version, resource)
+            for other_group, other_version in options.names.equivalents(group, version, resource)
         )
 
     return fits
@@ -288,7 +290,7 @@ def _match_places(fits: PlaceTest, names: ResourceNames) -> Clause:
             return settled(answer=answer)
 
         def matches(request: Request) -> bool:
-            # An API server tells the resource: where it does, nobody needs to guess.
+            # If an API server sent the resource, there is no need to guess.
             place = read_place(request)
             return answer if place is None else fits(*place, subresource)
 
@@ -298,7 +300,7 @@ def _match_places(fits: PlaceTest, names: ResourceNames) -> Clause:
 
 
 def _places(target: ResourceType) -> Iterator[tuple[str, str, str]]:
-    """What the resource may be called."""
+    """The possible names of the resource."""
     resources = guess_plurals(target.kind) if target.guessed else (target.resource,)
     for resource in resources:
         yield target.group, target.version, resource
@@ -311,7 +313,7 @@ def _match_scope(rule: ResourceRule, names: ResourceNames) -> Clause:
         namespaced = is_namespaced(requests, names)
         if namespaced is not None:
             return settled(answer=namespaced is wanted)
-        return lambda request: bool(read_told(request, "namespace")) is wanted
+        return lambda request: bool(read_requested(request, "namespace")) is wanted
 
     return settle
 
@@ -320,10 +322,10 @@ def _match_names(rule: ResourceRule) -> Matcher:
     names = frozenset(rule.resource_names)
 
     def matches(request: Request) -> bool:
-        name = read_told(request, "name")
+        name = read_requested(request, "name")
         if name:
             return name in names
-        # The API server has yet to choose a name: it will begin with what the author gave.
+        # The API server has not chosen a name yet: it will start with the given prefix.
         return read_text(request.resource, "generateName").startswith(rule.resource_names)
 
     return matches

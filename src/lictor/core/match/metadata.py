@@ -1,4 +1,4 @@
-"""Metadata read from any JSON, and tests of its labels and texts."""
+"""Reads metadata from any JSON, and compiles tests of labels and texts."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
@@ -12,7 +12,7 @@ TextTest: TypeAlias = Callable[[str], bool]
 
 
 def compile_any_wildcard(patterns: Iterable[str]) -> TextTest:
-    """A test that passes where one of the patterns fits."""
+    """A test that passes if one of the patterns matches."""
     given = tuple(dict.fromkeys(patterns))
     exact = frozenset(pattern for pattern in given if not has_wildcard(pattern))
     tests = tuple(compile_wildcard(pattern) for pattern in given if has_wildcard(pattern))
@@ -33,7 +33,7 @@ def compile_any_wildcard(patterns: Iterable[str]) -> TextTest:
 
 
 def compile_selector(selector: LabelSelector) -> MapTest:
-    """Turn a selector into a test of labels; the empty selector takes everything."""
+    """Compile a selector to a test of labels; the empty selector matches everything."""
     requirements = tuple(
         Requirement(each.key, each.operator, each.values) for each in selector.match_expressions
     )
@@ -53,7 +53,7 @@ def read_text(resource: JsonObject, field: str) -> str:
 
 
 def read_name(resource: JsonObject) -> str:
-    """The name; what stands for it while the API server has yet to choose one is `generateName`."""
+    """The name, or `generateName` if the API server has not chosen one yet."""
     return read_text(resource, "name") or read_text(resource, "generateName")
 
 
@@ -64,9 +64,9 @@ def read_map(resource: JsonObject, field: str) -> Mapping[str, str]:
 
 
 def clean_map(value: Json) -> Mapping[str, str]:
-    """The mapping where it maps texts to texts; null counts as the empty text.
+    """The mapping if all values are strings; null counts as the empty string.
 
-    One value of another type and Kubernetes' own reader sees no entry at all; so do we.
+    With one value of another type, Kubernetes' reader sees no entries at all; so does this.
     """
     if not isinstance(value, Mapping):
         return _NONE

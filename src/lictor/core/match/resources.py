@@ -27,22 +27,25 @@ from lictor.core.model.request import Caller, GroupVersionKind, Request, Unknown
 
 CallerTest: TypeAlias = Callable[[Caller], bool]
 
-_NOBODY = Caller()
+_UNKNOWN_CALLER = Caller()
 
 
 def compile_callers(
     wanted: ResourceFilter, *, unknown: bool | None
 ) -> Iterator[tuple[str, Matcher]]:
-    """Give a matcher for each clause about the caller, with the clause's name.
+    """Yield a matcher for each clause about the caller, with the clause's name.
 
-    `unknown` is the answer where nobody knows who asks; None lets the test itself answer, about a
-    caller without name, groups or roles.
+    `unknown` is the result for an unknown caller; None evaluates the test with a caller without
+    name, groups or roles.
     """
     for name, test in _compile_tests(wanted):
-        yield name, _ask(test, unknown=test(_NOBODY) if unknown is None else unknown)
+        yield (
+            name,
+            _match_caller(test, unknown=test(_UNKNOWN_CALLER) if unknown is None else unknown),
+        )
 
 
-def _ask(test: CallerTest, *, unknown: bool) -> Matcher:
+def _match_caller(test: CallerTest, *, unknown: bool) -> Matcher:
     return lambda request: unknown if request.caller is None else test(request.caller)
 
 
@@ -68,7 +71,7 @@ def _compile_subjects(subjects: Iterable[Subject]) -> CallerTest:
                 users.append(f"system:serviceaccount:{subject.namespace}:{subject.name}")
             case "Group":
                 groups.append(subject.name)
-            # Any other kind is nobody.
+            # Any other kind matches no caller.
     is_user = compile_any_wildcard(users)
     is_group = compile_any_wildcard(groups)
     return lambda caller: is_user(caller.username) or any(map(is_group, caller.groups))
@@ -77,32 +80,34 @@ def _compile_subjects(subjects: Iterable[Subject]) -> CallerTest:
 _POD = GroupVersionKind("", "v1", "Pod")
 
 
-class Manner(msgspec.Struct, frozen=True):
-    """What differs between the places where a policy author writes filters."""
+class FilterOptions(msgspec.Struct, frozen=True):
+    """How filters differ between the fields that contain them."""
 
-    # Whether `operations` is looked at.
+    # Whether `operations` is evaluated.
     operations: bool
-    # Whether `Pod` also means its ephemeral containers, which once were no subresource.
+    # Whether `Pod` also matches its ephemeral containers, which once were no subresource.
     ephemeral_containers: bool
-    # Whether a Namespace itself can fit a filter that has a namespaceSelector.
+    # Whether a Namespace itself can match a filter with a namespaceSelector.
     namespaces_selectable: bool
-    # Whether clauses about the caller are left out where nobody knows who asks.
+    # Whether clauses about the caller are skipped if the caller is unknown.
     forgives_unknown_caller: bool
-    # Whether a wildcard also stands for Events, Leases and reports.
+    # Whether a wildcard also matches Events, Leases and reports.
     wildcards_take_bookkeeping: bool
-    # What no `any` and no `all` means: None is the older form, a filter without either.
+    # The meaning of neither `any` nor `all`: None is the older form, a filter without either.
     without_filters: Matcher | None
 
 
-def resource_clauses(wanted: ResourceDescription, manner: Manner) -> Iterator[tuple[str, Clause]]:
-    """Give each clause that the author wrote, with its name."""
-    if manner.operations and wanted.operations:
+def resource_clauses(
+    wanted: ResourceDescription, options: FilterOptions
+) -> Iterator[tuple[str, Clause]]:
+    """Yield each clause of the author, with its name."""
+    if options.operations and wanted.operations:
         yield "operations", _match_operations(wanted)
     if wanted.kinds:
-        yield "kinds", _match_kinds(wanted.kinds, manner)
+        yield "kinds", _match_kinds(wanted.kinds, options)
     if wanted.namespace_selector is not None:
-        # Early: whoever asks for the labels of a namespace that is not there is to hear of it.
-        yield "namespaceSelector", _match_namespace_labels(wanted.namespace_selector, manner)
+        # Early: reading the labels of a missing namespace must be reported as an error.
+        yield "namespaceSelector", _match_namespace_labels(wanted.namespace_selector, options)
     if wanted.name:
         yield "name", settle_all(_match_names((wanted.name,)))
     if wanted.names:
@@ -117,7 +122,7 @@ def resource_clauses(wanted: ResourceDescription, manner: Manner) -> Iterator[tu
 
 
 def is_blank(wanted: ResourceDescription) -> bool:
-    """Tell whether the author wrote no clause at all."""
+    """Whether the filter has no clauses."""
     return wanted == ResourceDescription()
 
 
@@ -128,19 +133,19 @@ def _match_operations(wanted: ResourceDescription) -> Clause:
 
 # Thousands of policies name the same few kinds.
 @lru_cache(maxsize=1024)
-def _match_kinds(kinds: tuple[str, ...], manner: Manner) -> Clause:
+def _match_kinds(kinds: tuple[str, ...], options: FilterOptions) -> Clause:
     selectors = [parse_kind_selector(kind) for kind in kinds]
     tests = [compile_kind_selector(selector) for selector in selectors]
     wide_tests = [compile_kind_selector(replace(each, subresource="*")) for each in selectors]
     naming_tests = tests
-    if not manner.wildcards_take_bookkeeping:
+    if not options.wildcards_take_bookkeeping:
         named = [each for each in selectors if not has_wildcard(each.kind)]
         naming_tests = [compile_kind_selector(each) for each in named]
 
     def settle(requests: RequestClass) -> Matcher:
         kind, subresource = requests.kind, requests.subresource
         asked = naming_tests if kind.is_bookkeeping else tests
-        if manner.ephemeral_containers and subresource == "ephemeralcontainers" and kind == _POD:
+        if options.ephemeral_containers and subresource == "ephemeralcontainers" and kind == _POD:
             asked = wide_tests
         fits = any(test(kind.group, kind.version, kind.kind, subresource) for test in asked)
         return settled(answer=fits)
@@ -157,7 +162,7 @@ def _match_namespaces(wanted: ResourceDescription) -> Clause:
     fits = compile_any_wildcard(wanted.namespaces)
 
     def settle(requests: RequestClass) -> Matcher:
-        # A Namespace lies in no namespace: its own name is what the author means.
+        # A Namespace is cluster-scoped: the author means its own name.
         field = "name" if requests.kind.kind == "Namespace" else "namespace"
         return lambda request: fits(read_text(request.resource, field))
 
@@ -174,7 +179,7 @@ def _match_annotations(wanted: ResourceDescription) -> Matcher:
     return matches
 
 
-def _match_namespace_labels(selector: LabelSelector, manner: Manner) -> Clause:
+def _match_namespace_labels(selector: LabelSelector, options: FilterOptions) -> Clause:
     fits = compile_selector(selector)
 
     def matches(request: Request) -> bool:
@@ -185,7 +190,7 @@ def _match_namespace_labels(selector: LabelSelector, manner: Manner) -> Clause:
 
     def settle(requests: RequestClass) -> Matcher:
         if requests.kind.kind == "Namespace":
-            return settled(answer=manner.namespaces_selectable)
+            return settled(answer=options.namespaces_selectable)
         return matches if requests.kind.kind else always
 
     return settle

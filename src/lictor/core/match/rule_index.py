@@ -1,7 +1,7 @@
-"""Which of thousands of rules can concern a request? An index over all programs of an engine.
+"""An index over the rules of all programs, to find those that may match a request.
 
-By kind and operation first, then by the namespaces and names that rules name literally: what a
-request costs follows from the rules that are about it, not from how many there are.
+By kind and operation first, then by the namespaces and names that rules name literally: the cost
+of a request depends on the rules that may match, not on the number of all rules.
 """
 
 from bisect import bisect_right
@@ -15,7 +15,7 @@ from msgspec.structs import astuple, replace
 
 from lictor.core.errors import NotCompiledError
 from lictor.core.garbage import keeping_garbage
-from lictor.core.match.combine import NAME_LABEL, RequestClass, always, read_told
+from lictor.core.match.combine import NAME_LABEL, RequestClass, always, read_requested
 from lictor.core.match.metadata import clean_map, read_name, read_text
 from lictor.core.model.program import (
     Bounds,
@@ -31,36 +31,36 @@ from lictor.core.model.program import (
 )
 from lictor.core.model.request import GroupVersionKind, Operation, Request
 
-# Only namespaces and names that stand in policies count; a flood of others cannot fill it.
+# Only namespaces and names of policies count; many other ones cannot fill it.
 _MAX_CHOICES = 4096
-# Of what a plan keeps, a rule that was opened counts as one; a part that was not is a reference.
+# In the size of a plan, an opened rule counts as one; an unopened part is only a reference.
 _PARTS_PER_RULE = 16
 
 
-# A rule, what is left to ask of a request (None where that is nothing), the check, and the timer.
+# A rule, the remaining test of a request (None if there is none), the check, and the timer.
 RuleStep: TypeAlias = tuple[CompiledRule, Matcher | None, Check, RuleTimer | None]
 
 
 class Step(msgspec.Struct, frozen=True):
-    """The rules of one program and phase that can concern one class of requests."""
+    """The rules of one program and phase that may match one class of requests."""
 
-    # Its place in the order of work.
+    # Its position in the evaluation order.
     order: int
     program: Program
     rules: tuple["RuleStep", ...]
-    # Is no rule asked behind the one that gave an answer?
+    # Whether evaluation stops after the first rule that applied.
     first_only: bool
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """All that can concern a request, and what it needs beside it."""
+    """All rules that may match a request, and what they need besides it."""
 
     steps: tuple[Step, ...]
     needs: Needs
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """Rules of one program and phase that the index knows, before they are asked for a step."""
+    """Rules of one program and phase in the index, before they are opened as a step."""
 
     order: int
     program: Program
@@ -68,7 +68,7 @@ class _Part(msgspec.Struct, frozen=True):
     rules: tuple[CompiledRule, ...]
 
     def list_kinds(self) -> Iterable[str] | None:
-        """The kinds that one of the rules can concern; None for any."""
+        """The kinds that the rules may match; None for any."""
         kinds: set[str] = set()
         for rule in self.rules:
             if rule.bounds.kinds is None:
@@ -77,7 +77,7 @@ class _Part(msgspec.Struct, frozen=True):
         return kinds
 
     def keep_kind(self, kind: str) -> "_Part":
-        """The same without rules that are about other kinds."""
+        """The same without rules for other kinds."""
         kept = [r for r in self.rules if r.bounds.kinds is None or kind in r.bounds.kinds]
         return self if len(kept) == len(self.rules) else replace(self, rules=tuple(kept))
 
@@ -86,7 +86,7 @@ _order = attrgetter("order")
 
 
 class RuleIndex:
-    """The rules of all programs by kind, in the order of work: phase by phase."""
+    """The rules of all programs by kind, in evaluation order: phase by phase."""
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self._by_kind: dict[str, list[_Part]] = {}
@@ -103,11 +103,10 @@ class RuleIndex:
                     self._by_kind.setdefault(kind, []).append(part)
 
     def has_phase(self, program: Program, phase: Phase) -> bool:
-        """Has the program rules of a phase?"""
         return (id(program), phase) in self._phases
 
     def make_plan(self, kind: GroupVersionKind, subresource: str, operation: Operation) -> "Plan":
-        """What can concern one class of requests."""
+        """The rules that may match one class of requests."""
         parts = [*self._by_kind.get(kind.kind, ()), *self._of_any_kind]
         return Plan(
             RequestClass(kind, subresource, operation),
@@ -126,15 +125,15 @@ def _split_programs(programs: Sequence[Program]) -> Iterable[_Part]:
 
 
 class Plan:
-    """What can concern requests of one class, by place and name; opened where it is asked for."""
+    """The rules that may match requests of one class, by namespace and name; opened on demand."""
 
     def __init__(self, requests: RequestClass, parts: Sequence[_Part]) -> None:
         self._requests = requests
         self._parts = parts
         self._steps: dict[int, Step | None] = {}
-        # How much is kept here, in rules.
+        # The size of this plan, in rules.
         self.weight = len(parts) // _PARTS_PER_RULE
-        # Where no text bounds a part, it is always asked.
+        # An unbounded part is always included.
         self._always: list[_Part] = []
         axes = {name: _Axis(name, read) for name, read in _READERS.items()}
         for part in parts:
@@ -147,15 +146,15 @@ class Plan:
         self._choices: dict[tuple[str | None, ...], Choice] = {}
 
     def choose(self, request: Request) -> Choice:
-        """What can concern a request, by where its object lies and what it is called."""
+        """The rules that may match a request, by its object's namespace and name."""
         if self._axes and request.object is None and request.old_object is None:
-            # What has no object lies nowhere, and nothing can be left out for that.
+            # A request without an object has no namespace or name, so nothing can be skipped.
             return self._everything
         key = tuple([axis.locate(request) for axis in self._axes])
         return self._choices.get(key) or self._make_choice(key)
 
     def find_known_needs(self, request: Request) -> Needs | None:
-        """What the rules need that can concern the request; None where not all are compiled."""
+        """What the rules that may match the request need; None if not all are compiled."""
         if self._axes and request.object is None and request.old_object is None:
             known = self.__dict__.get("_everything")
         else:
@@ -163,20 +162,20 @@ class Plan:
         return None if known is None else known.needs
 
     def open_like(self, before: "Plan", is_over: Callable[[], bool]) -> None:
-        """Compile what was asked of another plan for the same requests, so that nobody waits.
+        """Compile what another plan for the same requests has used, so that no request waits.
 
-        Ends where time is over: the rest is compiled when it is asked.
+        Stops when `is_over`: the rest is compiled on demand.
         """
         if "_everything" in before.__dict__ and self._open_each(self._parts, is_over):
             self.__dict__["_everything"] = self._open_all(self._parts)
-        for asked in tuple(before._choices):  # noqa: SLF001  (of its own class)
+        for asked in tuple(before._choices):  # noqa: SLF001  (same class)
             known = {axis.name: text for axis, text in zip(before._axes, asked, strict=True)}  # noqa: SLF001
             key = tuple([axis.find(known.get(axis.name)) for axis in self._axes])
             if self._open_each(self._find_parts(key), is_over):
                 self._make_choice(key)
 
     def _open_each(self, parts: Iterable[_Part], is_over: Callable[[], bool]) -> bool:
-        """False where time was over before all of them were compiled."""
+        """False if `is_over` before all of them were compiled."""
         for part in parts:
             if is_over():
                 return False
@@ -184,20 +183,20 @@ class Plan:
         return True
 
     def choose_rest(self, request: Request, last: Step, *, compiles: bool) -> tuple[Step, ...]:
-        """What comes after a step, for a request that this step has changed."""
+        """The steps after one that has changed the request."""
         if not compiles and self.find_known_needs(request) is None:
             raise NotCompiledError("rules for the changed object are not compiled", request=request)
         steps = self.choose(request).steps
         return steps[bisect_right(steps, last.order, key=_order) :]
 
     def of_program(self, program: Program, phase: Phase) -> tuple[Step, ...]:
-        """The rules of one program and phase, wherever the object lies."""
+        """The rules of one program and phase, for any namespace."""
         part = self._by_program.get((id(program), phase))
         step = None if part is None else self._open(part)
         return () if step is None else (step,)
 
     def has_policies_of(self, namespace: str) -> bool:
-        """Can policies that were written in a namespace concern such a request?"""
+        """Whether policies of a namespace may match such a request."""
         parts = self._by_namespace.get(namespace, ()) if namespace else ()
         requests = astuple(self._requests)
         return any(rule.select(*requests) is not None for part in parts for rule in part.rules)
@@ -225,10 +224,10 @@ class Plan:
         return Choice(steps, reduce(or_, needs, Needs.NOTHING))
 
     def _open(self, part: _Part) -> Step | None:
-        """The rules with what is left to ask and their checks compiled; None where none is left."""
+        """The rules with their remaining tests and compiled checks; None if no rule is left."""
         if part.order not in self._steps:
             kind, subresource, operation = astuple(self._requests)
-            # One by one: where a policy takes long to compile, the collector has its turn after it.
+            # One by one: garbage collection may run after a policy that takes long to compile.
             with keeping_garbage():
                 rules = tuple(
                     (
@@ -259,7 +258,7 @@ class Plan:
 
 
 def _resolve(check: Check, operation: Operation) -> Check:
-    """The check compiled: from now on it costs nothing that this was put off."""
+    """Compile a deferred check, so that later calls have no overhead."""
     made = check.resolve() if isinstance(check, DeferredCheck) else check
     return made.settle(operation) if isinstance(made, UpdateCheck) else made
 
@@ -268,7 +267,7 @@ def _resolve(check: Check, operation: Operation) -> Check:
 
 
 class _Axis:
-    """Parts by the texts of which one must be what a request says in one place."""
+    """Parts by the literal values of which one must equal a value of the request."""
 
     def __init__(self, name: str, read: Callable[[Request], str]) -> None:
         self.name = name
@@ -280,12 +279,12 @@ class _Axis:
             self.by_text.setdefault(text, []).append(part)
 
     def locate(self, request: Request) -> str | None:
-        """What the request says, where a rule asks for that."""
+        """The value of the request, if a rule uses it."""
         text = self._read(request)
         return text if text in self.by_text else None
 
     def find(self, text: str | None) -> str | None:
-        """The text, where a rule asks for it."""
+        """The text, if a rule uses it."""
         return text if text in self.by_text else None
 
 
@@ -297,8 +296,8 @@ def _read_own_name(request: Request) -> str:
     return read_text(request.resource, "name")
 
 
-def _read_asked(request: Request) -> str:
-    """The namespace that the request itself is about; see `asked_within`."""
+def _read_request_namespace(request: Request) -> str:
+    """The namespace of the request itself; see `requested_within`."""
     if request.admission is None:
         return _read_namespace(request)
     told = request.admission.get("namespace")
@@ -306,14 +305,14 @@ def _read_asked(request: Request) -> str:
 
 
 def _read_label(request: Request) -> str:
-    """The label that names the namespace of the request; an API server puts it on all of them."""
-    namespace = read_told(request, "namespace")
+    """The label with the namespace's name; the API server sets it on every namespace."""
+    namespace = read_requested(request, "namespace")
     return namespace and clean_map(request.namespace_labels).get(NAME_LABEL, namespace)
 
 
 _READERS: dict[str, Callable[[Request], str]] = {
     "namespace": _read_namespace,
-    "asked": _read_asked,
+    "asked": _read_request_namespace,
     "label": _read_label,
     "own name": _read_own_name,
     "name": lambda request: read_name(request.resource),
@@ -322,7 +321,7 @@ _Axes: TypeAlias = dict[str, frozenset[str]]
 
 
 def _find_axis(part: _Part, *, is_namespace: bool) -> tuple[str, frozenset[str]] | None:
-    """By what to find a part, and with which texts; None where it must always be asked."""
+    """By which field and texts to find a part; None if it must always be included."""
     found = [_list_axes(rule.bounds, is_namespace=is_namespace) for rule in part.rules]
     for name in _READERS:
         if all(name in each for each in found):
@@ -335,12 +334,12 @@ def _list_axes(bounds: Bounds, *, is_namespace: bool) -> _Axes:
     if bounds.names is not None:
         axes["name"] = bounds.names
     if bounds.namespaces is not None:
-        # A Namespace lies in no namespace: its own name is what the author means.
+        # A Namespace is cluster-scoped: the author means its own name.
         axes["own name" if is_namespace else "namespace"] = bounds.namespaces
     if bounds.home:
         axes["namespace"] = frozenset((bounds.home,))
     if bounds.labelled is not None and not is_namespace:
-        # What lies in no namespace is not spared because of one.
+        # A cluster-scoped object is not excluded by a namespace selector.
         axes["label"] = bounds.labelled | {""}
     if bounds.asked_in:
         axes["asked"] = frozenset((bounds.asked_in,))

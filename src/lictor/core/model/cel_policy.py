@@ -1,5 +1,6 @@
-"""What Kyverno's CEL policies say: the specs of its kinds, and exceptions from such policies."""
+"""Kyverno's CEL policies: the specs of its kinds, and the exceptions from such policies."""
 
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -26,34 +27,34 @@ from lictor.core.model.policy import AuditAnnotation, CelExpression, CelVariable
 
 
 class EnabledByDefault(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Something that an author may switch off."""
+    """A feature that is on unless switched off."""
 
     enabled: bool = True
 
 
 class DisabledByDefault(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Something that an author may switch on."""
+    """A feature that is off unless switched on."""
 
     enabled: bool = False
 
 
 class Evaluation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """When a policy is asked, and about what: Kubernetes requests, or any JSON."""
+    """When a policy is evaluated, and on what: Kubernetes requests or any JSON."""
 
-    # Kubernetes or JSON; other evaluators of the same kind have modes of their own.
+    # Kubernetes or JSON; other evaluators of the same kind define further modes.
     mode: str = "Kubernetes"
     admission: EnabledByDefault = EnabledByDefault()
     background: EnabledByDefault = EnabledByDefault()
 
 
 class MutatingEvaluation(Evaluation, frozen=True, rename="camel", omit_defaults=True):
-    """The same, and whether objects that are there already are changed."""
+    """The same, and whether existing objects are changed."""
 
     mutate_existing: DisabledByDefault = DisabledByDefault()
 
 
 class GeneratingEvaluation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """When objects are made, and what becomes of them later."""
+    """When objects are generated, and whether they are synchronized later."""
 
     admission: EnabledByDefault = EnabledByDefault()
     generate_existing: DisabledByDefault = DisabledByDefault()
@@ -68,21 +69,21 @@ class PodControllers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class ValidatingAutogen(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What else is made of a policy that validates."""
+    """What else is generated from a validating policy."""
 
     pod_controllers: PodControllers | None = None
     validating_admission_policy: DisabledByDefault = DisabledByDefault()
 
 
 class MutatingAutogen(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What else is made of a policy that mutates."""
+    """What else is generated from a mutating policy."""
 
     pod_controllers: PodControllers | None = None
     mutating_admission_policy: DisabledByDefault = DisabledByDefault()
 
 
 class ImageAutogen(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What else is made of a policy about images."""
+    """What else is generated from an image policy."""
 
     pod_controllers: PodControllers | None = None
 
@@ -106,7 +107,7 @@ class ValidatingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     match_conditions: tuple[MatchCondition, ...] = ()
     variables: tuple[CelVariable, ...] = ()
     autogen: ValidatingAutogen = ValidatingAutogen()
-    # None written means Deny.
+    # Default: Deny.
     validation_actions: tuple[ValidationAction, ...] = ()
     webhook_configuration: WebhookTimeout = WebhookTimeout()
     evaluation: Evaluation = Evaluation()
@@ -116,7 +117,7 @@ class ValidatingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class TargetMatchConstraints(MatchResources, frozen=True, rename="camel", omit_defaults=True):
-    """Which objects that are there already are changed; the expression gives them directly."""
+    """Which existing objects are changed; the expression returns them directly."""
 
     expression: str = ""
 
@@ -130,6 +131,9 @@ class MutatingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     variables: tuple[CelVariable, ...] = ()
     autogen: MutatingAutogen = MutatingAutogen()
     target_match_constraints: TargetMatchConstraints | None = None
+    # What must hold for a target beside its constraints.
+    target_match_conditions: tuple[MatchCondition, ...] = ()
+    audit_annotations: tuple[AuditAnnotation, ...] = ()
     mutations: tuple[Mutation, ...] = ()
     webhook_configuration: WebhookTimeout = WebhookTimeout()
     evaluation: MutatingEvaluation = MutatingEvaluation()
@@ -139,20 +143,29 @@ class MutatingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 # --- generate
 
 
+class GenerationTemplate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Objects as YAML; with `interpolate: cel`, `(( expression ))` stands for its value."""
+
+    value: str
+    interpolate: Literal["none", "cel"] = "none"
+
+
 class Generation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A CEL expression that makes objects, by calling `generator.Apply`."""
+    """A template of objects, or a CEL expression that calls `generator.Apply`."""
 
     expression: str = ""
+    template: GenerationTemplate | None = None
 
 
 class GeneratingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is made when which requests come."""
+    """Which objects are generated for which requests."""
 
     generate: tuple[Generation, ...]
     match_constraints: MatchResources | None = None
     match_conditions: tuple[MatchCondition, ...] = ()
     variables: tuple[CelVariable, ...] = ()
     evaluation: GeneratingEvaluation = GeneratingEvaluation()
+    audit_annotations: tuple[AuditAnnotation, ...] = ()
     webhook_configuration: WebhookTimeout = WebhookTimeout()
 
 
@@ -160,7 +173,7 @@ class GeneratingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class DeletingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is deleted, and the cron schedule that says when."""
+    """Which objects are deleted, and the cron schedule."""
 
     schedule: str
     match_constraints: MatchResources | None = None
@@ -180,7 +193,7 @@ class ImageValidatingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defa
     match_constraints: MatchResources | None = None
     failure_policy: FailurePolicy = "Fail"
     audit_annotations: tuple[AuditAnnotation, ...] = ()
-    # None written means Deny.
+    # Default: Deny.
     validation_actions: tuple[ValidationAction, ...] = ()
     match_conditions: tuple[MatchCondition, ...] = ()
     variables: tuple[CelVariable, ...] = ()
@@ -205,13 +218,33 @@ class CelPolicyRef(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class CelExceptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which requests, images or values need not keep which policies."""
+    """Which requests, images or values are exempt from which policies."""
 
     policy_refs: tuple[CelPolicyRef, ...]
     match_conditions: tuple[MatchCondition, ...] = ()
     images: Strings = ()
     allowed_values: Strings = ()
     report_result: Literal["skip", "pass"] = "skip"
+    # RFC 3339; from then on, the exception is ignored.
+    expires_at: str = ""
+    # Free metadata; no part of Kyverno or lictor reads these two.
+    properties: dict[str, str] = {}
+    evaluation_mode: str = ""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it only allows single images or values."""
+        return bool(self.images or self.allowed_values)
+
+    def is_expired(self, now: datetime) -> bool:
+        """Whether its time is over; a time that cannot be read is over."""
+        if not self.expires_at:
+            return False
+        try:
+            until = datetime.fromisoformat(self.expires_at)
+        except ValueError:
+            return True
+        return until.tzinfo is None or now > until
 
 
 class CelException(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -1,4 +1,4 @@
-"""Which requests a policy in CEL is about, and how it changes objects: what its kinds share."""
+"""Fields that the kinds of CEL policies share: match constraints and mutations."""
 
 from typing import Literal, TypeAlias
 
@@ -45,7 +45,7 @@ class PatchExpression(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class Mutation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One change of the object: a part of it as it shall be, or a JSON patch."""
+    """One change of the object: an apply configuration or a JSON patch."""
 
     patch_type: Literal["ApplyConfiguration", "JSONPatch"]
     apply_configuration: PatchExpression | None = None

@@ -1,4 +1,4 @@
-"""Kyverno's PolicyException (kyverno.io/v2, v2beta1): who need not keep which rules."""
+"""Kyverno's PolicyException (kyverno.io/v2, v2beta1): exemptions from rules."""
 
 from typing import Literal
 
@@ -11,14 +11,14 @@ from lictor.core.raw import Json
 
 
 class ExceptedRules(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Rules of one policy; names may hold wildcards. A namespaced policy is `namespace/name`."""
+    """Rules of one policy; names may contain wildcards. A namespaced policy is `namespace/name`."""
 
     policy_name: str
     rule_names: tuple[str, ...]
 
 
 class ExceptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is excepted from what."""
+    """What is exempt from which rules."""
 
     match: Match
     exceptions: tuple[ExceptedRules, ...]

@@ -1,16 +1,16 @@
-"""What is wrong with a document, where, and how severe it is."""
+"""A problem in a document: its location and severity."""
 
 from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
 
-# The keys and list indexes that lead from the top of a document to a field.
+# The keys and list indexes from the root of a document to a field.
 FieldPath: TypeAlias = tuple[str | int, ...]
 
 
 class Severity(StrEnum):
-    """An error makes the document unusable; a warning asks someone to look at it."""
+    """An error makes the document unusable; a warning should be looked at."""
 
     WARNING = "warning"
     ERROR = "error"
@@ -35,42 +35,42 @@ class TextOffset(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something wrong at a path of a document."""
+    """A problem at a path of a document."""
 
     path: FieldPath
     message: str
     suggestion: str = ""
     severity: Severity = Severity.ERROR
-    # The name of the check of `lint` that found it; empty where a document is only loaded.
+    # The `lint` check that found it; empty if a document is only loaded.
     check: str = ""
-    # What exactly it is, and about what, where someone words it anew; empty where nobody does.
+    # Identifies the problem, with arguments, for callers that format their own message; or empty.
     code: str = ""
     arguments: tuple[str, ...] = ()
-    # Where in the text of the field, if it holds an expression.
+    # Position in the text of the field, if it is an expression.
     offset: TextOffset | None = None
-    # The file, and kind and name of the object; set once the document is known.
+    # The file, and kind and name of the object; set when the document is known.
     location: Location = Location()
     kind: str = ""
     name: str = ""
 
     def with_code(self, code: str, *arguments: str) -> "Finding":
-        """The same, told so that others can word it in their own way."""
+        """The same with a code, for callers that format their own message."""
         return msgspec.structs.replace(self, code=code, arguments=arguments)
 
     @property
     def field(self) -> str:
-        """The path as people write it."""
+        """The path in its usual notation."""
         return write_path(self.path)
 
     @property
     def text(self) -> str:
-        """The message, and what was probably meant."""
+        """The message, with the suggestion."""
         hint = f' (did you mean "{self.suggestion}"?)' if self.suggestion else ""
         return f"{self.message}{hint}"
 
     @property
     def field_and_text(self) -> str:
-        """What is wrong, after the field where there is one."""
+        """The problem, after the field if there is one."""
         return f"{self.field}: {self.text}" if self.path else self.text
 
     def __str__(self) -> str:

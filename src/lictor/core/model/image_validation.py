@@ -1,4 +1,4 @@
-"""What a policy says of images: which ones, who signed them, what they attest."""
+"""Image policies as records: which images, who signed them, what they attest."""
 
 import msgspec
 
@@ -14,14 +14,14 @@ class MatchImageReference(msgspec.Struct, frozen=True, rename="camel", omit_defa
 
 
 class ImagesExpression(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where a resource keeps images: a CEL expression, and the name of its answer."""
+    """Where a resource has images: a CEL expression, and the name of its value."""
 
     name: str
     expression: str
 
 
 class ValidationConfiguration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is done with every image, with any signature."""
+    """What applies to every image, with any signature."""
 
     mutate_digest: bool = True
     verify_digest: bool = True
@@ -37,7 +37,7 @@ class ImageCredentials(msgspec.Struct, frozen=True, rename="camel", omit_default
 
 
 class StringOrExpression(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A text, or a CEL expression that makes one."""
+    """A text, or a CEL expression that returns one."""
 
     value: str = ""
     expression: str = ""
@@ -53,7 +53,7 @@ class SignerKey(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class SignerIdentity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who signed, as an identity provider says."""
+    """The signer as an identity provider names it."""
 
     issuer: str = ""
     subject: str = ""
@@ -62,14 +62,14 @@ class SignerIdentity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class KeylessSigner(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Signatures without a lasting key."""
+    """Keyless signatures."""
 
     identities: tuple[SignerIdentity, ...]
     roots: str = ""
 
 
 class SignerCertificate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A certificate, and what leads from it to a root."""
+    """A certificate and its chain."""
 
     cert: StringOrExpression | None = None
     cert_chain: StringOrExpression | None = None
@@ -82,7 +82,7 @@ class PullSecret(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class SignatureSource(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where the signatures lie, if not beside the image."""
+    """The repository of the signatures, if not the image's."""
 
     repository: str = ""
     # The one field that Kyverno writes with a capital.
@@ -91,7 +91,7 @@ class SignatureSource(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class TransparencyLog(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The logs that must know the signature."""
+    """The logs that must contain the signature."""
 
     url: str = ""
     rekor_pub_key: str = ""
@@ -102,21 +102,21 @@ class TransparencyLog(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class TufRoot(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The first trusted metadata of a repository of keys."""
+    """The initial trusted metadata of a TUF repository."""
 
     path: str = ""
     data: str = ""
 
 
 class Tuf(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A repository of keys."""
+    """A TUF repository."""
 
     root: TufRoot = TufRoot()
     mirror: str = ""
 
 
 class Cosign(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a signature made with cosign must be."""
+    """Requirements for a signature made with cosign."""
 
     key: SignerKey | None = None
     keyless: KeylessSigner | None = None
@@ -128,14 +128,14 @@ class Cosign(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Notary(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a signature made with notation must be."""
+    """Requirements for a signature made with notation."""
 
     certs: StringOrExpression | None = None
     tsa_certs: StringOrExpression | None = None
 
 
 class ImageAttestor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Someone whose signature counts."""
+    """A trusted signer."""
 
     name: str
     cosign: Cosign | None = None
@@ -143,7 +143,7 @@ class ImageAttestor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 
 class PredicateType(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What kind of statement."""
+    """The type of a statement."""
 
     type: str
 

@@ -1,4 +1,4 @@
-"""What a rule is about, which conditions it asks, and which data it loads: records of rules."""
+"""Records of rules: what they match, their conditions, and the data they load."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -9,9 +9,9 @@ from lictor.core.raw import Json
 
 
 def shaped_like(record: str, items: str = "") -> msgspec.Meta:
-    """A note on a free-form field: it should look like the named record of this module.
+    """An annotation for a free-form field: it should look like the named record of this module.
 
-    Where it is a list, each of its entries should look like `items`.
+    If it is a list, each of its entries should look like `items`.
     """
     return msgspec.Meta(extra={"shape": record, "items": items})
 
@@ -22,7 +22,7 @@ Conditions: TypeAlias = Annotated[Json, shaped_like("AnyAllConditions", items="C
 FailureAction: TypeAlias = Literal["Audit", "Enforce"]
 
 
-# The older fields also take lower case.
+# The older fields also accept lower case.
 AnyCaseAction: TypeAlias = Literal["audit", "enforce", "Audit", "Enforce"]
 
 
@@ -58,7 +58,7 @@ class Subject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ResourceDescription(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a resource must be called, be labelled and be asked for."""
+    """Names, labels and operations that a resource must have."""
 
     kinds: Strings = ()
     name: str = ""
@@ -71,7 +71,7 @@ class ResourceDescription(msgspec.Struct, frozen=True, rename="camel", omit_defa
 
 
 class ResourceFilter(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A resource and a caller; every part that is given must fit."""
+    """A resource and a caller; every part that is given must match."""
 
     resources: ResourceDescription = ResourceDescription()
     subjects: tuple[Subject, ...] = ()
@@ -80,7 +80,7 @@ class ResourceFilter(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class Match(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Filters of which one (`any`) or each (`all`) must fit; or, the older form, one filter."""
+    """Filters of which one (`any`) or each (`all`) must match; or, the older form, one filter."""
 
     any: tuple[ResourceFilter, ...] = ()
     all: tuple[ResourceFilter, ...] = ()
@@ -146,7 +146,7 @@ class RegistryCredentials(msgspec.Struct, frozen=True, rename="camel", omit_defa
 
 
 class ImageRegistry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a registry knows of an image."""
+    """What a registry has about an image."""
 
     reference: str
     jmes_path: str = ""
@@ -154,7 +154,7 @@ class ImageRegistry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 
 class Variable(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A value, or a query on what is already known."""
+    """A value, or a query on known variables."""
 
     value: Json = None
     jmes_path: str = ""

@@ -1,4 +1,4 @@
-"""What documents of Kubernetes share: metadata, selectors of labels, and the parts of a policy."""
+"""What Kubernetes documents share: metadata, label selectors, and the parts of a policy."""
 
 from typing import Any, Protocol, TypeAlias
 
@@ -10,7 +10,7 @@ Strings: TypeAlias = tuple[str, ...]
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Kubernetes' ObjectMeta; what the API server adds is kept as it is."""
+    """Kubernetes' ObjectMeta; fields that the API server adds are kept unchanged."""
 
     name: str = ""
     namespace: str = ""
@@ -38,14 +38,14 @@ class LabelRequirement(msgspec.Struct, frozen=True, rename="camel", omit_default
 
 
 class LabelSelector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which labels an object must have; the empty selector takes everything."""
+    """Which labels an object must have; the empty selector matches everything."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelRequirement, ...] = ()
 
 
 class PolicyRecord(Protocol):
-    """A policy, or what belongs to policies, as a record: whatever its kind is."""
+    """A policy or a related document as a record, of any kind."""
 
     @property
     def api_version(self) -> str: ...

@@ -1,8 +1,8 @@
 """Kyverno's classic policies as records: ClusterPolicy and Policy of kyverno.io/v1 and v2beta1.
 
 Null and absent mean the same everywhere, as they do to an API server. An attribute is the
-snake_case of the YAML name. Parts of free form are `Json`; some of those carry the name of a record
-that tells which fields a reader may expect there.
+snake_case of the YAML name. Free-form parts are `Json`; some of those carry the name of a record
+that documents the expected fields.
 """
 
 from typing import Annotated, Literal
@@ -36,7 +36,7 @@ class ActionOverride(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class Deny(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Fail where the conditions hold; without conditions, always."""
+    """Fail if the conditions hold; without conditions, always."""
 
     conditions: Conditions = None
 
@@ -55,7 +55,7 @@ class ForEachValidate(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class PodSecurityStandard(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A control that some images or values need not keep."""
+    """A control from which some images or values are exempt."""
 
     control_name: Literal[
         "HostProcess",
@@ -80,7 +80,7 @@ class PodSecurityStandard(msgspec.Struct, frozen=True, rename="camel", omit_defa
 
 
 class PodSecurity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A Pod Security Standard to keep."""
+    """A Pod Security Standard to comply with."""
 
     level: Literal["", "privileged", "baseline", "restricted"] = ""
     version: str = ""
@@ -120,7 +120,7 @@ class AuditAnnotation(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class CelVariable(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A CEL expression that others refer to by name."""
+    """A CEL expression that other expressions refer to by name."""
 
     name: str
     expression: str
@@ -138,7 +138,7 @@ class Cel(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Validate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a resource must look like: one of the bodies, and what follows from a failure."""
+    """The required content of a resource: one of the bodies, and the action on failure."""
 
     message: str = ""
     failure_action: FailureAction | None = None
@@ -170,7 +170,7 @@ class ForEachMutate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 
 class MutateTarget(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An existing object to change instead of the one under judgement."""
+    """An existing object to change instead of the one of the request."""
 
     api_version: str = ""
     kind: str = ""
@@ -211,7 +211,7 @@ class CloneList(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class ForEachGenerate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An object to make for each element of a list."""
+    """An object to generate for each element of a list."""
 
     list: str = ""
     context: tuple[ContextEntry, ...] = ()
@@ -227,7 +227,7 @@ class ForEachGenerate(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class Generate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Objects to make."""
+    """Objects to generate."""
 
     generate_existing: bool | None = None
     synchronize: bool = False
@@ -290,7 +290,7 @@ class VerifyImages(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class ImageExtractor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where a custom resource keeps its images."""
+    """Where a custom resource has its images."""
 
     path: str
     value: str = ""
@@ -303,7 +303,7 @@ class ImageExtractor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What to look at, and what to check, change, make or verify there."""
+    """What to match, and what to validate, mutate, generate or verify."""
 
     name: str
     match: Match
@@ -321,7 +321,7 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class WebhookConfiguration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How the API server shall call for this policy."""
+    """How the API server calls the webhook for this policy."""
 
     failure_policy: FailurePolicy | None = None
     timeout_seconds: int | None = None
@@ -329,7 +329,7 @@ class WebhookConfiguration(msgspec.Struct, frozen=True, rename="camel", omit_def
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The rules, and what holds for all of them."""
+    """The rules, and the settings for all of them."""
 
     rules: tuple[Rule, ...] = ()
     apply_rules: Literal["All", "One"] = "All"

@@ -1,4 +1,4 @@
-"""What `compile` makes and `engine` runs: policies turned into closures."""
+"""What `compile` builds and `engine` runs: policies as closures."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -28,25 +28,27 @@ class Needs(Flag):
     """What a rule needs that is not in the request."""
 
     NOTHING = 0
-    # Answers of a cluster, a registry or another service: it may have to wait.
+    # Responses of a cluster, a registry or another service: the rule may have to wait.
     LOOKUPS = 1
-    # The roles of whoever makes the request.
+    # The roles of the caller.
     ROLES = 2
-    # What registries hold, unless it was asked for before.
+    # Content of registries, unless it is cached.
     IMAGES = 4
 
 
 class Case(msgspec.Struct, eq=False):
-    """What a rule sees: the request as earlier mutations left it, and its variables.
+    """The input of a rule: the request after earlier mutations, and its variables.
 
-    The scope is built when first asked for: most rules have no variables and never pay for it.
+    The scope is built on first use: most rules have no variables.
     """
 
     request: Request
     builder: Callable[[Request], Scope]
     built_scope: Scope | None = None
-    # The request in the form that another language's engine takes, by name; made when needed.
+    # The request converted for another engine, by name; built on demand.
     views: dict[str, Json] = {}
+    # When the rules must have answered, by `time.monotonic`; None where there is time.
+    deadline: float | None = None
 
     @property
     def scope(self) -> Scope:
@@ -57,36 +59,45 @@ class Case(msgspec.Struct, eq=False):
 
     def with_scope(self, scope: Scope) -> "Case":
         """The same case with other variables."""
-        return Case(self.request, self.builder, scope, self.views)
+        return Case(self.request, self.builder, scope, self.views, self.deadline)
 
     def with_object(self, changed: JsonObject) -> "Case":
         """The same case with the object that a mutation made."""
-        return Case(replace(self.request, object=changed), self.builder)
+        changed_request = replace(self.request, object=changed)
+        return Case(changed_request, self.builder, deadline=self.deadline)
 
 
 Matcher: TypeAlias = Callable[[Request], bool]
-# Given what is fixed for a whole class of requests, the test that is left for each of them: None
-# where the rule can never concern such a request.
+# Given what is the same for a class of requests, returns the test for each of them; None if the
+# rule never matches such a request.
 Select: TypeAlias = Callable[[GroupVersionKind, str, Operation], Matcher | None]
-# No results: the rule has nothing to say, and no report will name it.
+# No results: the rule does not apply, and no report names it.
 Check: TypeAlias = Callable[[Case], tuple[Result, ...]]
 
 
 class DeferredCheck:
     """A check that is compiled when a request of its kind comes for the first time.
 
-    What it is compiled from is given as arguments: thousands of closures would take more room.
+    Its inputs are stored as arguments: thousands of closures would need more memory.
     """
 
-    __slots__ = ("_arguments", "_compile", "_made")
+    __slots__ = ("_arguments", "_compile", "_made", "guard")
 
     def __init__(self, compile_check: Callable[..., Check], *arguments: Any) -> None:
         self._compile = compile_check
         self._arguments = arguments
         self._made: Check | None = None
+        # Runs the compilation: in turn with others, within limits.
+        self.guard: Callable[[Callable[[], Check]], Check] | None = None
 
     def resolve(self) -> Check:
-        # Read before looking whether it is made: another thread may make it and let go of them.
+        if self._made is None:
+            guard = self.guard
+            self._made = self._compile_once() if guard is None else guard(self._compile_once)
+        return self._made
+
+    def _compile_once(self) -> Check:
+        # Read before testing whether it is compiled: another thread may compile and drop them.
         arguments = self._arguments
         if self._made is None:
             self._made = self._compile(*arguments)
@@ -98,7 +109,7 @@ class DeferredCheck:
 
 
 class UpdateCheck:
-    """A check that is another one for updates; an index settles which, for all requests alike."""
+    """A check that differs for updates; the index chooses once for a class of requests."""
 
     __slots__ = ("of_others", "of_updates")
 
@@ -114,50 +125,50 @@ class UpdateCheck:
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Texts outside of which a rule concerns nothing, so that an index can leave it out.
+    """Literal values outside of which a rule never matches, so that an index can skip it.
 
-    None where the author names nothing, or by a wildcard. For a request outside, the rule's matcher
-    must say no, and must not fail.
+    None if the author names nothing or uses a wildcard. For a request outside, the rule's matcher
+    must return False, and must not fail.
     """
 
     kinds: frozenset[str] | None = None
-    # Where the object lies; of a Namespace, what it is called.
+    # The namespace of the object; for a Namespace, its name.
     namespaces: frozenset[str] | None = None
     names: frozenset[str] | None = None
     # The namespace of the policy, if it concerns the objects there (`core.match.combine.within`).
     home: str = ""
     # The same, if it concerns the requests there (`core.match.combine.asked_within`).
     asked_in: str = ""
-    # Values of the label that names the namespace. The rule is about objects that lie in one.
+    # Values of the label with the namespace's name. The rule matches namespaced objects only.
     labelled: frozenset[str] | None = None
 
 
 class RuleTimer(Protocol):
-    """Who counts the answers of one rule, and how long they took."""
+    """Counts the results of one rule and their durations."""
 
     def explain(self, error: Exception) -> LictorError:
-        """What is told of an error that no rule should ever raise."""
+        """The message for an unexpected exception of a rule."""
         ...
 
 
-# Who counts, an answer, and the seconds that it took.
+# The timer, a result, and the duration in seconds.
 TimedAnswer: TypeAlias = tuple[RuleTimer, tuple[Result, ...], float]
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
-    """A question (`select`) and an answer (`check`)."""
+    """Which requests a rule matches (`select`) and its evaluation (`check`)."""
 
     name: str
     phase: Phase
     select: Select
     check: Check
-    # What follows where the rule cannot be decided, and how namespaces change that.
+    # The action if the rule fails with an error, and how namespaces change it.
     action: Action = Action.AUDIT
     override: Callable[[Request], Action | None] | None = None
-    # For rules that make or change other objects: passes where `check` would begin to work. It
-    # costs no more than the conditions, and is all that admission needs to know.
+    # For generate and mutate-existing rules: passes if `check` would apply. It evaluates no more
+    # than the conditions, and is all that admission needs.
     applies: Check | None = None
-    # Does the rule name no operations, so that it also judges deletions?
+    # Whether the rule names no operations, so that it also evaluates deletions.
     any_operation: bool = False
     needs: Needs = Needs.NOTHING
     bounds: Bounds = Bounds()
@@ -169,24 +180,24 @@ class Program(msgspec.Struct, frozen=True):
 
     policy: PolicyRef
     rules: tuple[CompiledRule, ...]
-    # Stop after the first rule that gave an answer (`applyRules: One`).
+    # Stop after the first rule that applied (`applyRules: One`).
     first_only: bool = False
     admission: bool = True
     background: bool = True
-    # Failures are also told to the caller as warnings.
+    # Failures are also returned to the caller as warnings.
     emit_warning: bool = False
-    # What the process notes while it evaluates the policy; empty: nothing (see `evaluations`).
+    # The record of the process while it evaluates the policy; empty: none (see `evaluations`).
     identity: bytes = b""
-    # Gets what the first request would have to wait for, and gives the reason why every answer is
-    # an error; empty where it can be asked. NotYetError where something is on its way.
+    # Loads what the first request would have to wait for; returns why every result will be an
+    # error, or nothing if the policy is usable. Raises NotYetError if something is still loading.
     prepare: Callable[[], str] | None = None
 
 
 class CleanupProgram(msgspec.Struct, frozen=True):
-    """A policy that deletes on a schedule, ready to run."""
+    """A cleanup policy, ready to run."""
 
     policy: PolicyRef
-    # From a time to that of the run after it.
+    # From a time to the next scheduled run after it.
     next_run: Callable[[datetime], datetime]
     concerns: Matcher
     propagation: str = ""

@@ -1,4 +1,4 @@
-"""The one thing under judgement, whether it came from an API server or from a file."""
+"""The request to evaluate, from an API server or from a file."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,7 +10,7 @@ from lictor.core.raw import Json, JsonObject
 
 
 class Operation(StrEnum):
-    """What the caller wants to do; the words are the API server's."""
+    """The operation of the caller, in the API server's words."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -37,7 +37,7 @@ BOOKKEEPING_KINDS = frozenset(
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True):
-    """A kind, fully named. The core group is the empty string."""
+    """A fully qualified kind. The core group is the empty string."""
 
     group: str
     version: str
@@ -59,7 +59,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks: what the API server knows of the user, and the roles bound to them."""
+    """The user as the API server knows them, and the roles bound to them."""
 
     username: str = ""
     uid: str = ""
@@ -70,7 +70,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class UnknownNamespace(dict[str, str]):
-    """No labels, because there is no such namespace: rules that select by them cannot decide."""
+    """No labels, because the namespace does not exist: rules that select by labels fail."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -85,12 +85,12 @@ class Request(msgspec.Struct, frozen=True):
     old_object: JsonObject | None = None
     operation: Operation = Operation.CREATE
     subresource: str = ""
-    # None means that nobody knows who asks (a file, a scan): rules about callers then match anyone.
+    # None: the caller is unknown (a file, a scan), and rules about callers match.
     caller: Caller | None = None
     namespace_labels: Mapping[str, str] = msgspec.field(default_factory=dict)
-    # Values for variables that only a cluster could tell, given by hand: dotted name -> value.
+    # Values for variables that need a cluster, given explicitly: dotted name -> value.
     variables: Mapping[str, Json] = msgspec.field(default_factory=dict)
-    # The AdmissionRequest as it came, where it came from an API server.
+    # The original AdmissionRequest, if it came from an API server.
     admission: JsonObject | None = None
     background: bool = False
 
@@ -104,7 +104,7 @@ class Request(msgspec.Struct, frozen=True):
         caller: Caller | None = None,
         namespace_labels: Mapping[str, str] | None = None,
     ) -> "Request":
-        """A request about a resource from a file; on DELETE it is the old object that goes."""
+        """A request for a resource from a file; on DELETE it becomes the old object."""
         if not isinstance(resource, dict):
             found = type(resource).__name__
             raise UsageError(f"a resource is a dict as JSON gives it, not {found}")
@@ -127,7 +127,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def resource(self) -> JsonObject:
-        """The object under judgement; the API server sends only the old one on DELETE."""
+        """The object to evaluate; on DELETE, the API server sends only the old one."""
         if self.object is not None:
             return self.object
         return self.old_object if self.old_object is not None else {}

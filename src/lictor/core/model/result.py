@@ -1,4 +1,4 @@
-"""What the engine says: one Result per rule, one Verdict per request."""
+"""What the engine returns: one Result per rule, one Verdict per request."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,7 +10,7 @@ from lictor.core.raw import Json, JsonObject
 
 
 class Status(StrEnum):
-    """The five answers a rule can give; the words are those of PolicyReport."""
+    """The five outcomes of a rule, in the words of PolicyReport."""
 
     PASS = "pass"  # noqa: S105  (a status, not a password)
     FAIL = "fail"
@@ -20,7 +20,7 @@ class Status(StrEnum):
 
 
 class RuleType(StrEnum):
-    """What a rule does; the words are Kyverno's."""
+    """The type of a rule, in Kyverno's words."""
 
     MUTATION = "Mutation"
     VALIDATION = "Validation"
@@ -30,14 +30,14 @@ class RuleType(StrEnum):
 
 
 class Action(StrEnum):
-    """What follows from a failure."""
+    """The action on failure."""
 
     AUDIT = "Audit"
     ENFORCE = "Enforce"
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Where a resource breaks a rule, what was expected there and what was found."""
+    """Where a resource violates a rule, what was expected there and what was found."""
 
     path: str
     expected: Json = None
@@ -46,7 +46,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class PolicyRef(msgspec.Struct, frozen=True):
-    """Which policy speaks, with what a report wants to know of it."""
+    """The policy of a result, with what a report needs."""
 
     name: str
     namespace: str = ""
@@ -55,9 +55,9 @@ class PolicyRef(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     source: str = "kyverno"
-    # What annotations for reports begin with.
+    # Prefix of annotations for reports.
     annotation_prefix: str = "policies.kyverno.io/"
-    # The name in reports, where it is another than the key.
+    # The name in reports, if it differs from the key.
     report_name: str = ""
 
     @property
@@ -82,7 +82,7 @@ class PolicyRef(msgspec.Struct, frozen=True):
 
 
 class ExceptionRef(msgspec.Struct, frozen=True):
-    """An exception that was the reason for a skip."""
+    """An exception that caused a skip."""
 
     name: str
     namespace: str = ""
@@ -93,7 +93,7 @@ class ExceptionRef(msgspec.Struct, frozen=True):
 
 
 class SourceRef(msgspec.Struct, frozen=True):
-    """An object of the cluster that another one is a copy of."""
+    """The source object of a copy."""
 
     api_version: str
     kind: str
@@ -103,7 +103,7 @@ class SourceRef(msgspec.Struct, frozen=True):
 
 
 class TargetPart(msgspec.Struct, frozen=True):
-    """A subresource of an object: what is changed is not the object, but this part of it."""
+    """A subresource of an object: only this part is changed."""
 
     api_version: str
     kind: str
@@ -111,16 +111,16 @@ class TargetPart(msgspec.Struct, frozen=True):
 
 
 class CallerAnswer(msgspec.Struct, frozen=True):
-    """What a policy wants the API server to be told beside its verdict."""
+    """What a policy returns to the API server besides its verdict."""
 
-    # Of a refusal: message, code, details.
+    # Of a denial: message, code, details.
     status: JsonObject = {}
     warnings: tuple[str, ...] = ()
     audit_annotations: Mapping[str, str] = {}
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One rule's answer about one request."""
+    """The result of one rule for one request."""
 
     policy: PolicyRef
     rule: str
@@ -131,36 +131,36 @@ class Result(msgspec.Struct, frozen=True):
     failure: Failure | None = None
     properties: Mapping[str, str] = msgspec.field(default_factory=dict)
     exceptions: tuple[ExceptionRef, ...] = ()
-    # An error because a limit of size, depth or time was reached: no failure policy excuses it, as
-    # whoever makes the object could bring it about.
+    # An error because a limit of size, depth or time was reached: no failure policy ignores it, as
+    # the author of the object could cause it.
     over_limit: bool = False
-    # Mutation: the resource as this rule leaves it; `target` is another object that it changed.
+    # Mutation: the resource after this rule; `target` is another object that it changed.
     patched: JsonObject | None = None
     target: JsonObject | None = None
-    # The rule does not name `target`: it selects all objects of a kind, or by wildcard or label.
+    # The rule does not name `target`: it selects objects by kind, wildcard or label.
     is_selected: bool = False
-    # It changes the object and is told to nobody: another rule of the policy gives its answer.
+    # It changes the object but is not reported: another rule of the policy has the result.
     is_silent: bool = False
     part: TargetPart | None = None
-    # Generation: what would be created, in order, and what each is a copy of (None: of nothing).
+    # Generation: the objects to create, in order, and the source of each (None: no copy).
     generated: tuple[JsonObject, ...] = ()
     sources: tuple[SourceRef | None, ...] = ()
-    # Of policies that word their answers to the API server themselves.
+    # For policies that write their own response to the API server.
     caller_answer: CallerAnswer | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """All answers about one request, and what they add up to."""
+    """All results for one request."""
 
     request: Request
     results: tuple[Result, ...]
-    # The object after all mutations; the very object of the request where nothing changed it.
+    # The object after all mutations; the same object as in the request if nothing changed.
     patched: JsonObject | None = None
     warnings: tuple[str, ...] = ()
 
     @property
     def allowed(self) -> bool:
-        """False where a rule that enforces was broken or could not be decided."""
+        """False if an enforcing rule failed or could not be evaluated."""
         return not any(
             result.action is Action.ENFORCE and result.status in (Status.FAIL, Status.ERROR)
             for result in self.results

@@ -1,4 +1,4 @@
-"""Variables of one evaluation: an immutable mapping whose entries load when first used."""
+"""Variables of one evaluation: an immutable mapping with entries that load on first use."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -6,15 +6,15 @@ from typing import TypeAlias
 from lictor.core.errors import EvaluationError
 from lictor.core.raw import Json, JsonObject
 
-# Computes a variable from the scope in which it is asked for; KeyError where there is none.
+# Computes a variable from the scope that reads it; raises KeyError if there is none.
 Loader: TypeAlias = "Callable[[Scope], Json]"
 
 
 class Scope(dict[str, Json]):
-    """What `{{ }}` sees. A dict, so that queries run on it as on any JSON object.
+    """The variables of `{{ }}`. A dict, so that queries treat it as any JSON object.
 
-    `scope["name"]` loads a lazy entry on its first use and remembers it; that memory is the only
-    thing that ever changes. Everything else makes a child: `scope.child(element=...)`.
+    `scope["name"]` loads a lazy entry on first use and caches it; nothing else is ever modified.
+    Everything else creates a child: `scope.child(element=...)`.
     """
 
     __slots__ = ("_loaders",)
@@ -30,8 +30,8 @@ class Scope(dict[str, Json]):
         if loader is None:
             raise KeyError(name)
         try:
-            # The entry is out of the table while it loads: it may refer to an outer one of its own
-            # name, and a circle ends in "unknown variable" instead of without end.
+            # The entry is removed while it loads: it may refer to an outer entry of the same name,
+            # and a cycle ends with "unknown variable" instead of endless recursion.
             value = self[name] = loader(self)
         except BaseException:
             self._loaders[name] = loader
@@ -39,26 +39,26 @@ class Scope(dict[str, Json]):
         return value
 
     def child(self, /, **values: Json) -> "Scope":
-        """A scope with more values; the new ones hide the old. Foreign names: `with_values`."""
+        """A scope with more values, which hide the old ones. For arbitrary names: `with_values`."""
         return self.with_values(values)
 
     def with_values(self, values: Mapping[str, Json]) -> "Scope":
-        """The same for values that are at hand as a mapping."""
-        # Not by way of `__init__`: this happens for every element of every `foreach`.
+        """The same with values from a mapping."""
+        # Bypasses `__init__`: this runs for every element of every `foreach`.
         made = Scope.__new__(Scope)
         made |= self
         made |= values
-        loaders = made._loaders = self._loaders.copy()  # noqa: SLF001  (of its own class)
+        loaders = made._loaders = self._loaders.copy()  # noqa: SLF001  (same class)
         for name in self._loaders:
             if name in values:
                 del loaders[name]
         return made
 
     def lazy(self, loaders: Mapping[str, Loader]) -> "Scope":
-        """A scope with more entries that load when first used; they hide what was there.
+        """A scope with more lazy entries, which hide existing ones.
 
-        Only from those who come after: an entry that is there already was made from what is hidden,
-        and means the same when it loads later.
+        Only from later entries: an existing entry was built on what is hidden, and keeps its
+        meaning when it loads later.
         """
         kept = {k: v for k, v in self.items() if k not in loaders}
         added = {k: _or_else(v, self[k]) if k in self else v for k, v in loaders.items()}
@@ -66,12 +66,12 @@ class Scope(dict[str, Json]):
         if not hidden:
             return Scope(kept, {**self._loaders, **added})
         bound = {k: _bind(v, self, hidden) for k, v in self._loaders.items() if k not in loaders}
-        # One that hides another of its name may be made from it.
+        # An entry that hides another of the same name may be computed from it.
         bound |= {k: _bind(v, self, (k,)) if k in hidden else v for k, v in added.items()}
         return Scope(kept, bound)
 
     def reveal(self, outer: "Scope", names: Sequence[str]) -> "Scope":
-        """The scope, but for some names that are what they were outside."""
+        """The scope, with some names restored to their outer values."""
         kept = {k: v for k, v in self.items() if k not in names}
         loaders = {k: v for k, v in self._loaders.items() if k not in names}
         loaders |= {k: _take(outer, k) for k in names}
@@ -81,12 +81,12 @@ class Scope(dict[str, Json]):
         return set(self) | set(self._loaders)
 
     def load_all(self) -> JsonObject:
-        """Everything, loaded: for an expression that asks for `@`, and for tests."""
+        """All entries, loaded: for an expression that uses `@`, and for tests."""
         for name in list(self._loaders):
             try:
                 self[name]
             except (KeyError, EvaluationError):
-                # An entry that nobody named may be broken; whoever names it gets the error.
+                # An unused entry may be broken; an expression that names it gets the error.
                 continue
         return dict(self)
 

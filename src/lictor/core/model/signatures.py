@@ -1,4 +1,4 @@
-"""Who must have signed an image or a manifest, as classic policies say it."""
+"""The required signers of an image or a manifest in classic policies."""
 
 from typing import Annotated
 
@@ -66,7 +66,7 @@ class Keyless(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Attestor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who must have signed; `attestor` nests a whole AttestorSet."""
+    """A required signer; `attestor` nests an AttestorSet."""
 
     keys: StaticKeys | None = None
     certificates: Certificates | None = None
@@ -78,7 +78,7 @@ class Attestor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class AttestorSet(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How many of these must have signed; all, where no count is given."""
+    """How many of these must have signed; default: all."""
 
     count: int | None = None
     entries: tuple[Attestor, ...] = ()

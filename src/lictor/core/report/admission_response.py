@@ -75,7 +75,7 @@ def _compare(left: str, right: str) -> int:
         if one.isalpha() and other.isalpha():
             return ord(one) - ord(other)
         return 1 if one.isalpha() else -1
-    # A nought inside a number is a digit like others; at its beginning it says nothing.
+    # A zero inside a number is a digit like others; a leading zero has no meaning.
     before = re.search(r"(?<!\d)\d*$", left[:at])
     lead = "1" if "0" in (one, other) and before and before[0].strip("0") else ""
     numbers = [_read_digits(name, at) for name in (left, right)]
@@ -91,13 +91,13 @@ def _read_digits(name: str, at: int) -> str:
 
 
 API_VERSION = "admission.k8s.io/v1"
-# Nobody reads more; a policy can make its message as large as memory is.
+# Longer messages are cut: a policy can make its message as large as memory allows.
 _LONGEST = 64 * 1024
 _MOST_WARNINGS = 100
 # An API server takes no object that is larger: what such a patch makes could not be stored. To
 # write and send it would keep other requests waiting.
 _LARGEST_PATCH = 3 * 1024 * 1024
-# Asked for every result: members of an enumeration take longer to find.
+# Constants, because this runs for every result and enum lookups are slower.
 _PASS, _SKIP = Status.PASS, Status.SKIP
 _BROKEN = (Status.FAIL, Status.ERROR)
 _TOLD = (Status.FAIL, Status.ERROR, Status.WARN)
@@ -130,7 +130,7 @@ class AnswerStyle(Enum):
     CEL_VALIDATING = "policies in CEL that validate"
     CEL_MUTATING = "policies in CEL that mutate"
     OWN_PATH = "a policy that has a path for itself"
-    OWN_AUDIT = "the same, asked what it says whether or not it is in force"
+    OWN_AUDIT = "the same, evaluated whether or not it is in force"
 
 
 class AnswerOptions(msgspec.Struct, frozen=True):
@@ -146,7 +146,7 @@ class AnswerOptions(msgspec.Struct, frozen=True):
 
 def build_answer(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
     """All failures of all policies, or the changes and the warnings."""
-    # Most requests have nothing to be told, and are answered at once; policies that word their
+    # Most requests need no message and return at once; policies that format their
     # answers themselves may have warnings.
     if options.style is not AnswerStyle.OWN_PATH and verdict.patched is verdict.request.object:
         for result in verdict.results:
@@ -175,8 +175,8 @@ def render_review(uid: str, answer: AdmissionAnswer, api_version: str = API_VERS
     if answer.patch and ensure_room(list(answer.patch)) > _LARGEST_PATCH:
         raise TooLargeError(f"the patch is larger than {_LARGEST_PATCH >> 20} MiB")
     if not answer.allowed:
-        told = {"status": "Failure", "message": _shorten(answer.message)}
-        response["status"] = {**answer.status, **told}
+        failure = {"status": "Failure", "message": _shorten(answer.message)}
+        response["status"] = {**answer.status, **failure}
     if answer.warnings:
         response["warnings"] = [_shorten(text) for text in answer.warnings[:_MOST_WARNINGS]]
     if answer.audit_annotations:
@@ -197,7 +197,7 @@ def _shorten(text: str) -> str:
 
 
 def read_resource_name(request: Request) -> tuple[str, str, str]:
-    """Kind, namespace and name of what is asked for."""
+    """Kind, namespace and name of the requested object."""
     metadata = request.resource.get("metadata")
     own = metadata if isinstance(metadata, dict) else {}
     kind = request.resource.get("kind")
@@ -211,9 +211,10 @@ def read_resource_name(request: Request) -> tuple[str, str, str]:
 def _answer_classic(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
     blocking = [result for result in verdict.results if _blocks(result, options)]
     if blocking:
-        told = _describe_refusal(verdict.request, blocking)
+        reason = _describe_refusal(verdict.request, blocking)
         return AdmissionAnswer(
-            allowed=False, message=f"{told}{_explain_deletion(verdict.request, blocking, options)}"
+            allowed=False,
+            message=f"{reason}{_explain_deletion(verdict.request, blocking, options)}",
         )
     warnings = tuple(_warn_classic(verdict.results, options))
     return AdmissionAnswer(warnings=warnings) if warnings else ALLOWED
@@ -251,7 +252,7 @@ def _answer_cel(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
 
 
 def _answer_own(verdict: Verdict, actions: tuple[Action, ...]) -> AdmissionAnswer:
-    """What the policy said, in its own words; one that cannot be asked refuses."""
+    """The policy's own message; a policy that cannot be evaluated denies."""
     answers = [result.caller_answer for result in verdict.results if result.caller_answer]
     warnings = tuple(text for answer in answers for text in answer.warnings)
     notes = {name: text for answer in answers for name, text in answer.audit_annotations.items()}
@@ -277,8 +278,8 @@ def _answer_cel_mutating(verdict: Verdict) -> AdmissionAnswer:
     ]
     if errors:
         kind, namespace, name = read_resource_name(verdict.request)
-        told = f"Resource: {namespace}/{name}, Kind: {kind}, Errors: [{' '.join(errors)}]"
-        return AdmissionAnswer(allowed=False, message=told)
+        message = f"Resource: {namespace}/{name}, Kind: {kind}, Errors: [{' '.join(errors)}]"
+        return AdmissionAnswer(allowed=False, message=message)
     warnings = tuple(r.message for r in verdict.results if r.status is Status.WARN)
     return AdmissionAnswer(warnings=warnings, patch=_list_changes(verdict))
 
@@ -338,7 +339,7 @@ def _describe_failed_change(policy: PolicyRef, results: Iterable[Result]) -> str
 
 
 def _warn_classic(results: Iterable[Result], options: AnswerOptions) -> Iterator[str]:
-    """What is wrong but does not block, and each change of a policy that says so."""
+    """Failures that do not block, and changes of policies that report them as warnings."""
     for result in results:
         is_change = result.status is Status.PASS and result.patched is not None
         if result.status not in _TOLD and not is_change:

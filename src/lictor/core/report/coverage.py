@@ -1,4 +1,4 @@
-"""How is told what tests reach of policies: three counts, and a line for each gap."""
+"""The coverage of policies by tests: three counts, and a line for each gap."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ class CoverageTally(msgspec.Struct, frozen=True):
         return 100 * self.reached / self.total if self.total else 0.0
 
     def __str__(self) -> str:
-        # Rounded down: 100 % is said only where nothing is missing.
+        # Rounded down: 100 % means that nothing is missing.
         return f"{self.reached} of {self.total} ({int(self.percent)} %)"
 
 

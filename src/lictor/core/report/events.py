@@ -1,4 +1,4 @@
-"""A verdict becomes events: which results are told, of what, and in which words."""
+"""Events of a verdict: which results are reported, about which object, with which message."""
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.core.families.registry import Role, registry
+from lictor.core.families.family import Role
+from lictor.core.families.registry import registry
 from lictor.core.model.request import Request
 from lictor.core.model.result import ExceptionRef, PolicyRef, Result, RuleType, Status, Verdict
 from lictor.core.raw import JsonObject
@@ -39,7 +40,7 @@ class EventAction(StrEnum):
 
 
 class EventSource(StrEnum):
-    """The reporting controller: the names that tools know, whatever the installation's name is."""
+    """The reporting controller: the names that tools know, with any name of the installation."""
 
     ADMISSION = "kyverno-admission"
     SCAN = "kyverno-scan"
@@ -91,14 +92,14 @@ class EventOptions(msgspec.Struct, frozen=True):
     """Which events a verdict becomes."""
 
     source: EventSource = EventSource.ADMISSION
-    # The request was refused: there is no resource that could carry events of its own.
+    # The request was denied: there is no resource for events.
     blocked: bool = False
-    # Also tell what went well.
+    # Also report successful results.
     with_success: bool = True
     # The uid of a policy, so that `kubectl describe` finds its events.
     find_uid: FindUid = lambda _: ""
-    # Does someone else tell the same of the object? One such event is enough for each violation.
-    is_told_elsewhere: Callable[[PolicyRef], bool] = lambda _: False
+    # Does another event report the same about the object? One event per violation is enough.
+    is_reported_elsewhere: Callable[[PolicyRef], bool] = lambda _: False
 
 
 _ADMITTED = EventOptions()
@@ -118,12 +119,12 @@ def build_events(verdict: Verdict, options: EventOptions = _ADMITTED) -> list[Ev
 
 
 def refer_to_resource(request: Request) -> ObjectReference:
-    """The resource under judgement."""
+    """The evaluated resource."""
     metadata = read_metadata(request.resource)
     admission = request.admission or {}
     namespace = read_text(metadata.get("namespace")) or read_text(admission.get("namespace"))
     if request.kind.kind == "Namespace" and not request.kind.group:
-        # The API server says that a namespace is in itself.
+        # The API server reports a Namespace as being in itself.
         namespace = ""
     return ObjectReference(
         request.kind.api_version,
@@ -139,19 +140,19 @@ def _build_for_policy(
 ) -> Iterator[Event]:
     broken = [result for result in results if result.status in _BROKEN]
     for result in broken:
-        yield _tell_policy(result, resource, options)
-        if not options.blocked and not _is_told_elsewhere(result, options):
-            yield _tell_resource(result, resource, options)
+        yield _describe_policy(result, resource, options)
+        if not options.blocked and not _is_reported_elsewhere(result, options):
+            yield _describe_resource(result, resource, options)
     skipped = [result for result in results if result.status is Status.SKIP]
     for result in skipped:
         if result.exceptions and not options.blocked:
-            yield from _tell_exceptions(result, resource, options)
+            yield from _describe_exceptions(result, resource, options)
     if options.with_success and not broken and not skipped:
-        yield _tell_success(results, resource, options)
+        yield _describe_success(results, resource, options)
 
 
-def _is_told_elsewhere(result: Result, options: EventOptions) -> bool:
-    return result.type in _CHECKING and options.is_told_elsewhere(result.policy)
+def _is_reported_elsewhere(result: Result, options: EventOptions) -> bool:
+    return result.type in _CHECKING and options.is_reported_elsewhere(result.policy)
 
 
 def refer_to_policy(policy: PolicyRef, find_uid: FindUid) -> ObjectReference:
@@ -166,7 +167,7 @@ def _name(resource: ObjectReference) -> str:
     return f"{resource.kind} {place}{resource.name}"
 
 
-def _tell_policy(result: Result, resource: ObjectReference, options: EventOptions) -> Event:
+def _describe_policy(result: Result, resource: ObjectReference, options: EventOptions) -> Event:
     rule = f"[{result.rule}] " if result.rule else ""
     blocked = " (blocked)" if options.blocked else ""
     detail = f"; {result.message}" if result.message else ""
@@ -180,13 +181,15 @@ def _tell_policy(result: Result, resource: ObjectReference, options: EventOption
     )
 
 
-def _tell_resource(result: Result, resource: ObjectReference, options: EventOptions) -> Event:
+def _describe_resource(result: Result, resource: ObjectReference, options: EventOptions) -> Event:
     name = f"{result.policy.name}/{result.rule}"
     message = f"policy {name} {result.status}: {result.message}"
     return Event(EventReason.VIOLATION, EventAction.PASSED, message, resource, None, options.source)
 
 
-def _tell_success(results: list[Result], resource: ObjectReference, options: EventOptions) -> Event:
+def _describe_success(
+    results: list[Result], resource: ObjectReference, options: EventOptions
+) -> Event:
     policy = results[0].policy
     is_check = any(result.type in _CHECKING for result in results)
     return Event(
@@ -199,7 +202,7 @@ def _tell_success(results: list[Result], resource: ObjectReference, options: Eve
     )
 
 
-def _tell_exceptions(
+def _describe_exceptions(
     result: Result, resource: ObjectReference, options: EventOptions
 ) -> Iterator[Event]:
     place = "/".join(filter(None, (resource.kind, resource.namespace, resource.name)))

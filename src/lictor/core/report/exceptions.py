@@ -13,7 +13,7 @@ from lictor.core.report.resource_name import read_metadata, read_text
 from lictor.core.report.resource_report import ReportSubject
 from lictor.core.report.summary import reported_status
 
-# An empty namespace is one that a file does not tell: that must not free the same name everywhere.
+# The namespace is unknown in a file without one: that must not except the name everywhere.
 NO_NAMESPACE = "*"
 _CRONJOB_PREFIX = "autogen-cronjob-"
 _PREFIX = "autogen-"

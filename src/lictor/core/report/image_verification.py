@@ -13,7 +13,7 @@ _MAX_SHOWN = 200
 class SignerVerdict(msgspec.Struct, frozen=True):
     """What came of checking one signature against one of those whose signatures count."""
 
-    # Who was asked for: `the key in cosign.pub`.
+    # The required signer: `the key in cosign.pub`.
     attestor: str
     # Why it does not count; empty where it does.
     refused: str = ""
@@ -22,7 +22,7 @@ class SignerVerdict(msgspec.Struct, frozen=True):
 
 
 class ImageClaim(msgspec.Struct, frozen=True):
-    """One signature or attestation beside an image, and what it says of itself, proved or not."""
+    """One signature or attestation of an image, and its claims, verified or not."""
 
     # signature or attestation.
     kind: str
@@ -35,14 +35,14 @@ class ImageClaim(msgspec.Struct, frozen=True):
     # Whom its certificate names, and who issued the certificate.
     certificate_subject: str = ""
     certificate_issuer: str = ""
-    # When a transparency log says that it was there.
+    # The time of the entry in a transparency log.
     logged_at: str = ""
     # Those of the payload, which are signed.
     annotations: Mapping[str, Json] = {}
     # What is wrong with it where it cannot even be read.
     broken: str = ""
     verdicts: tuple[SignerVerdict, ...] = ()
-    # The whole in-toto statement, where somebody accepted it.
+    # The whole in-toto statement, if an attestor accepted it.
     statement: Mapping[str, Json] | None = None
 
     @property
@@ -94,16 +94,16 @@ def _claim_lines(claim: ImageClaim) -> Iterator[str]:
     if claim.broken:
         yield f"cannot be read: {claim.broken}"
     if claim.predicate_type:
-        yield f"says: predicate type {claim.predicate_type}"
+        yield f"claims: predicate type {claim.predicate_type}"
     if claim.about:
-        yield f"says: about {', '.join(claim.about)}"
+        yield f"claims: about {', '.join(claim.about)}"
     if claim.certificate_subject or claim.certificate_issuer:
         issuer = f", issued by {claim.certificate_issuer}" if claim.certificate_issuer else ""
-        yield f"says: certificate of {claim.certificate_subject or 'nobody'}{issuer}"
+        yield f"claims: certificate of {claim.certificate_subject or 'no subject'}{issuer}"
     if claim.logged_at:
-        yield f"says: in a transparency log since {claim.logged_at}"
+        yield f"claims: in a transparency log since {claim.logged_at}"
     for name, value in claim.annotations.items():
-        yield f"says: annotation {_cut(f'{name}={value}')}"
+        yield f"claims: annotation {_cut(f'{name}={value}')}"
     for verdict in claim.verdicts:
         for proved in verdict.proved:
             yield f"✓ {proved}"
@@ -137,7 +137,7 @@ def _to_json(verification: ImageVerificationReport) -> JsonObject:
 
 
 def _claim_to_json(claim: ImageClaim) -> JsonObject:
-    said: JsonObject = {
+    claims: JsonObject = {
         "about": list(claim.about),
         "predicateType": claim.predicate_type,
         "certificateSubject": claim.certificate_subject,
@@ -158,7 +158,7 @@ def _claim_to_json(claim: ImageClaim) -> JsonObject:
         "kind": claim.kind,
         "format": claim.format,
         "origin": claim.origin,
-        "says": {name: value for name, value in said.items() if value},
+        "says": {name: value for name, value in claims.items() if value},
         "broken": claim.broken,
         "accepted": claim.is_accepted,
         "verdicts": verdicts,

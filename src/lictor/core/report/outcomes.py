@@ -43,7 +43,7 @@ class TestOutcome(msgspec.Struct, frozen=True):
 
 
 def keep_failures(outcomes: Iterable[TestOutcome], *, renumber: bool = False) -> list[TestOutcome]:
-    """The outcomes that are not as they should be, for `--fail-only`; its table counts from 1."""
+    """The unexpected outcomes, for `--fail-only`; its table counts from 1."""
     failed = [outcome for outcome in outcomes if not outcome.ok]
     if not renumber:
         return failed

@@ -53,12 +53,12 @@ class ReportOptions(msgspec.Struct, frozen=True):
     format: ReportFormat = ReportFormat.YAML
     timestamp: int = 0
     audit_warn: bool = False
-    # Told among the properties of each result, unless it is empty.
+    # Added to the properties of each result, unless it is empty.
     cluster: str = ""
 
 
 class NamespacedEntries(msgspec.Struct, frozen=True):
-    """Entries about a policy that lives in a namespace: it gets a report of its own."""
+    """Entries about a policy in a namespace, which gets a separate report."""
 
     policy: str
     namespace: str
@@ -150,40 +150,54 @@ class EntryWriter:
 
 def stream_verdicts(verdicts: Iterable[Verdict], options: ReportOptions) -> Iterator[str]:
     """The whole report in chunks; nothing if there are no results."""
-    writer = EntryWriter(options)
-    return stream_report((writer.write(verdict) for verdict in verdicts), options.format)
+    writer, stream = EntryWriter(options), ReportStream(options.format)
+    for verdict in verdicts:
+        yield stream.add(writer.write(verdict))
+    yield from stream.finish()
 
 
-def stream_report(
-    chunks: Iterable[ReportChunk], form: ReportFormat, api: str = "openreports.io"
-) -> Iterator[str]:
+class ReportStream:
     """One report on all cluster-wide policies, then one for each policy in a namespace."""
-    frame = _frame(form, api)
-    _, cluster_kind, kind = REPORT_APIS[api]
-    counts = Counts()
-    started = False
-    namespaced: dict[tuple[str, str], list[NamespacedEntries]] = {}
-    for chunk in chunks:
+
+    def __init__(self, form: ReportFormat, api: str = "openreports.io") -> None:
+        self._form = form
+        self._frame = _frame(form, api)
+        _, self._cluster_kind, self._kind = REPORT_APIS[api]
+        self._counts = Counts()
+        self._started = False
+        self._namespaced: dict[tuple[str, str], list[NamespacedEntries]] = {}
+
+    def add(self, chunk: ReportChunk) -> str:
+        """Return the text of the entries about cluster-wide policies; the others are kept."""
         for entries in chunk.namespaced:
-            namespaced.setdefault((entries.namespace, entries.policy), []).append(entries)
-        if chunk.text:
-            start = frame.separator if started else frame.head(cluster_kind, "merged", "")
-            yield start + chunk.text
-            started = True
-            counts += chunk.counts
-    if started:
-        yield frame.tail(counts)
-    elif form is ReportFormat.JSON and not namespaced:
-        # Nothing is no JSON, and whoever reads this expects some.
-        yield frame.head(cluster_kind, "merged", "") + frame.tail(counts)
-    for (namespace, policy), parts in namespaced.items():
-        yield frame.divider + frame.head(kind, policy, namespace)
-        yield frame.separator.join(part.text for part in parts)
-        yield frame.tail(sum((part.counts for part in parts), Counts()))
+            key = (entries.namespace, entries.policy)
+            self._namespaced.setdefault(key, []).append(entries)
+        if not chunk.text:
+            return ""
+        start = self._frame.separator if self._started else self._begin()
+        self._started = True
+        self._counts += chunk.counts
+        return start + chunk.text
+
+    def _begin(self) -> str:
+        return self._frame.head(self._cluster_kind, "merged", "")
+
+    def finish(self) -> Iterator[str]:
+        """Return the rest of the text, after the last chunk."""
+        frame = self._frame
+        if self._started:
+            yield frame.tail(self._counts)
+        elif self._form is ReportFormat.JSON and not self._namespaced:
+            # Empty output is not JSON, and the reader expects JSON.
+            yield self._begin() + frame.tail(self._counts)
+        for (namespace, policy), parts in self._namespaced.items():
+            yield frame.divider + frame.head(self._kind, policy, namespace)
+            yield frame.separator.join(part.text for part in parts)
+            yield frame.tail(sum((part.counts for part in parts), Counts()))
 
 
 def read_properties(result: Result) -> dict[str, str]:
-    """What a report says about a result besides its message."""
+    """The properties of a result in a report."""
     made = {"process": _process(result), **result.properties}
     if result.exceptions:
         made["exceptions"] = ",".join(exception.name for exception in result.exceptions)
@@ -191,7 +205,7 @@ def read_properties(result: Result) -> dict[str, str]:
 
 
 def _process(result: Result) -> str:
-    # Offline every policy that may run in the background is shown as if the scanner had asked; the
+    # Offline, every policy that may run in the background is shown as in a background scan; the
     # compiler names another process in the properties of a policy that may not.
     if result.type is RuleType.GENERATION and result.policy.source != "kyverno":
         return "admission review"

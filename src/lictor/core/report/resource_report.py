@@ -1,4 +1,4 @@
-"""What policies say about one object of the cluster, as the report that belongs to it."""
+"""The results of policies for one object of the cluster, as the report that belongs to it."""
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
@@ -72,7 +72,7 @@ def _read_key(line: ReportEntry) -> SortKey:
 
 
 def hash_entries(lines: Iterable[ReportEntry]) -> int:
-    """Equal where reports say the same, whenever they were made; 64 bits, 0 for nothing.
+    """Equal for reports with the same content, at any time; 64 bits, 0 for nothing.
 
     A sum, so that it follows from that of before where some entries are replaced by others.
     """
@@ -97,7 +97,7 @@ def stamp_entries(lines: Iterable[ReportEntry], timestamp: int) -> list[JsonObje
 MANAGED_BY = {"app.kubernetes.io/managed-by": "kyverno"}
 _BACKGROUND = "background scan"
 _ADMISSION = "admission review"
-# An object of etcd may hold 1.5 MiB; a report that would come near is cut, and says so.
+# An object in etcd is limited to 1.5 MiB; a longer report is cut, and contains a note.
 _MAX_BYTES = 1_000_000
 _LONGEST_MESSAGE = 4096
 

@@ -19,7 +19,7 @@ _SCORES = {"critical": "9.5", "high": "8.0", "medium": "5.5", "low": "3.0", "inf
 _URI_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/:@")
 
 
-# Where a result points; None where nobody knows.
+# The location of a result; None if it is unknown.
 Locate: TypeAlias = Callable[[Result], Location | None]
 
 

@@ -11,7 +11,7 @@ from lictor.core.model.result import Action, Failure, PolicyRef, Result, RuleTyp
 from lictor.core.report.json_text import quote_text, render_json
 from lictor.core.report.resource_name import describe_resource
 
-# Looking up a member costs more than what is asked of it, some forty times for each resource.
+# Constants, because enum lookups cost more than the comparison, some forty for each resource.
 _PASS, _FAIL, _MUTATION = Status.PASS, Status.FAIL, RuleType.MUTATION
 _LONGEST_VALUE = 120
 # Go escapes these for HTML; nothing here is HTML.
@@ -101,17 +101,17 @@ def render_failures(
     audit_warn: bool = False,
     locate: Callable[[Result], Location | None] = lambda _: None,
 ) -> str:
-    """What `apply` says about one resource: empty where nothing is wrong, else whole lines."""
-    told = [
+    """The output of `apply` for one resource: empty if no result fails, else whole lines."""
+    shown = [
         result
         for result in verdict.results
         if result.status is _FAIL or (result.type is _MUTATION and result.status is not _PASS)
     ]
-    if not told:
+    if not shown:
         return ""
     resource = describe_resource(verdict.request.resource)
     parts: list[str] = []
-    for results in group_by_policy(told):
+    for results in group_by_policy(shown):
         for result in results:
             if result.type is _MUTATION:
                 parts.append(_render_mutation(result, resource))
@@ -130,7 +130,7 @@ def render_failures(
 
 
 def render_place(place: Location | None) -> str:
-    """The line that says where a result points, as editors and terminals follow it."""
+    """The line with the location of a result, as editors and terminals follow it."""
     return "" if place is None else f"    --> {place}\n"
 
 

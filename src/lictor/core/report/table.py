@@ -1,4 +1,4 @@
-"""Outcomes become a table with borders, in colour where that is asked for."""
+"""Outcomes as a table with borders, optionally in colour."""
 
 import re
 import textwrap

@@ -1,6 +1,6 @@
 """YAML text in the shape of kubectl's: sorted keys, lists not indented, text quoted where needed.
 
-An emitter of our own, because reports have hundreds of thousands of entries and PyYAML needs
+The emitter is written by hand, because reports have 100,000s of entries and PyYAML needs
 milliseconds for each.
 """
 
@@ -17,7 +17,7 @@ _WORDS = frozenset([
     "y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "=", "<<", ".nan", ".inf",
     "+.inf", "-.inf",
 ])  # fmt: skip
-# Whatever could be a number, a date or a time to YAML 1.1 or 1.2; text is quoted rather too often.
+# Text that YAML 1.1 or 1.2 could read as a number, a date or a time; quoting is generous.
 _NUMBER = re.compile(r"[-+.0-9][-+.,:_0-9a-fA-FxXoOeEtTzZ ]*")
 _SIMPLE = re.compile(r"[A-Za-z/_][A-Za-z0-9/_.-]*")
 _PLAIN_START = re.compile(r"[^-?:,\[\]{}#&*!|>'\"%@` ]")
@@ -73,7 +73,7 @@ def _render_line(text: str) -> str:
 
 
 def quote_line(text: str) -> str:
-    """Text in double quotes, on one line, whatever is in it."""
+    """Text in double quotes, on one line, with any content escaped."""
     return quote_text(text).translate(_UNPRINTABLE)
 
 

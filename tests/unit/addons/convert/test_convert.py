@@ -92,7 +92,7 @@ def test_differences_are_told(run):
     code, out, err = run("policy.yaml", "-r", "odd.yaml", policy=POLICY, odd=ODD)
     assert code == 1
     assert out
-    assert "1 judged differently" in err
+    assert "1 evaluated differently" in err
     assert "CREATE default/PersistentVolumeClaim/claim" in err
     assert "classic: not refused" in err
 

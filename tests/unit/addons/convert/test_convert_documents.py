@@ -128,7 +128,7 @@ def test_names_of_unknown_kinds_are_told_to_be_guesses():
     assert made.documents[0]["spec"]["matchConstraints"]["resourceRules"][0]["resources"] == [
         "widgets"
     ]
-    assert made.notes == ("nobody told the resource name of Widget: widgets is the usual plural",)
+    assert made.notes == ("the resource name of Widget is unknown: widgets is the usual plural",)
 
 
 REFUSED = [
@@ -161,7 +161,7 @@ def test_refusals_say_why(rule, reason):
         (
             {**DENY, "context": [{"name": "a", "configMap": {"name": "b"}}]},
             ConversionTarget.ADMISSION,
-            "asks nobody else",
+            "makes no external calls",
         ),
     ],
 )

@@ -8,14 +8,33 @@ from msgspec import inspect
 from lictor.addons.editor.word_help import find_field_note, load_field_notes, load_words
 from lictor.cli.inputs.records import FILE_RECORDS
 from lictor.core.families.registry import registry
-from lictor.core.lang.cel.environment import kyverno_environment
+from lictor.core.lang.cel import kubernetes
+from lictor.core.lang.cel.environment import (
+    authorization_environment,
+    kubernetes_environment,
+    kyverno_environment,
+)
 from lictor.core.lang.cel.expression import compile_expression
-from lictor.core.lang.cel.library import runtime_overloads
+from lictor.core.lang.cel.functions import Overload
+from lictor.core.lang.cel.library import lists, texts
+from lictor.core.lang.cel.library import math as cel_math
 from lictor.core.lang.condition import OPERATORS
 from lictor.core.model import matching
 
-# Names that expressions have only after they were rewritten.
-INNER = {"lists.boundedRange", "allMilliseconds"}
+# Libraries of CEL itself; the most useful of their functions have notes of another table.
+OWN = (
+    *kubernetes.LANGUAGE, texts.STRINGS, lists.SETS, lists.EXTENDED_LISTS, cel_math.MATH,
+    cel_math.ENCODERS, lists.OPTIONALS,
+)  # fmt: skip
+OWN_NAMES = {Overload(*row).name for library in OWN for row in library.rows} - {
+    "string",
+    "math.round",
+}
+ENVIRONMENTS = (
+    kubernetes_environment(),
+    *(kyverno_environment(each) for each in ("mutating", "generating", "deleting", "image")),
+    *(authorization_environment(mode) for mode in ("Envoy", "HTTP")),
+)
 
 
 def list_parts(place: inspect.Type) -> tuple[inspect.Type, ...]:
@@ -32,7 +51,7 @@ def list_parts(place: inspect.Type) -> tuple[inspect.Type, ...]:
 
 
 def list_records() -> dict[str, type[msgspec.Struct]]:
-    kinds = [kind.load_record() for kind in registry().kinds]
+    kinds = [kind.family.get_record(kind) for kind in registry().kinds]
     own = [record for record in kinds if record.__module__.startswith("lictor.")]
     waiting = [
         inspect.type_info(record)
@@ -91,14 +110,17 @@ def test_every_function_of_the_libraries_has_a_note() -> None:
     known = {name.lower() for name in words.library}
     names = {
         f".{each.name}" if each.is_member else each.name
-        for each in runtime_overloads()
-        if not each.name.startswith("_") and each.name not in INNER
+        for environment in ENVIRONMENTS
+        for each in environment.list_overloads()
+        if each.name[0].isalpha() and "@" not in each.name and each.name not in OWN_NAMES
     }
     missing = {
         name
         for name in names
         # The older spelling with a capital letter is not offered.
-        if name.lower() not in known and name.lstrip(".") not in words.members
+        if name.lower() not in known
+        and name.lstrip(".") not in words.members
+        and name not in words.functions
     }
     assert missing == set()
     assert set(words.library) - names == set()

@@ -40,9 +40,8 @@ class FakeWorkers:
 
 
 def run(workers, tasks, size=3, attempts=3):
-    dispatcher = Dispatcher(workers, tasks, lambda task: f"task {task}", attempts)
-    started = [workers.start() for _ in range(size)]
-    return list(dispatcher.run(started)), dispatcher
+    dispatcher = Dispatcher(workers, size, lambda task: f"task {task}", attempts)
+    return list(dispatcher.run(tasks)), dispatcher
 
 
 @pytest.mark.parametrize("seed", range(20))

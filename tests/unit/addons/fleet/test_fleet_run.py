@@ -3,16 +3,17 @@
 import json
 import random
 import tarfile
+from array import array
 
 import pytest
 
 from lictor.addons.fleet.addresses import InputFile
-from lictor.addons.fleet.dispatch import Died
-from lictor.addons.fleet.judging import FilePart, FleetJudge, SurveyTask
-from lictor.addons.fleet.run import DispatchRunner, group_files, group_parts
+from lictor.addons.fleet.dispatch import Died, Dispatcher
+from lictor.addons.fleet.evaluator import FilePart, FleetEvaluator
+from lictor.addons.fleet.run import group_files, group_parts
 from lictor.cli.exit_codes import run
 from lictor.cli.inputs.resources import DocumentSpan
-from lictor.cli.inputs.shards import Shard, ShardForm
+from lictor.cli.inputs.shards import Shard
 
 POLICY = """
 apiVersion: kyverno.io/v1
@@ -137,7 +138,7 @@ def test_an_empty_fleet_is_an_error(fleet, capsys):
         (("-r", "snapshots", "--engine", "ray://"), "the address is missing"),
         (("-r", "-", "--engine", "ray"), "standard input cannot be shared out"),
         (("--json", "x.json", "--engine", "ray"), "payloads"),
-        (("-c", "--engine", "ray"), "--cluster asks a live cluster"),
+        (("-c", "--engine", "ray"), "--cluster reads a live cluster"),
         (("-r", "snapshots", "--cluster-from", "x/*.yaml"), "write {cluster} once"),
         (("-r", "snapshots", "--cluster-from", "no/{cluster}.yaml"), "no cluster can be named"),
         (("-r", "snapshots", "--output-format", "parquet"), "name its file by --output"),
@@ -226,7 +227,7 @@ class DyingWorkers:
 
     def start(self):
         self.count += 1
-        self.sent[self.count] = (FleetJudge(self.job), [])
+        self.sent[self.count] = (FleetEvaluator(self.job), [])
         return self.count
 
     def send(self, worker, task):
@@ -234,14 +235,11 @@ class DyingWorkers:
 
     def wait(self):
         worker = self.random.choice([each for each, (_, tasks) in self.sent.items() if tasks])
-        judge, tasks = self.sent[worker]
+        evaluator, tasks = self.sent[worker]
         if self.random.random() < 0.3:
             del self.sent[worker]
             return worker, Died("killed")
-        task = tasks.pop(0)
-        if isinstance(task, SurveyTask):
-            return worker, judge.survey(task.files)
-        return worker, judge.judge(task.parts, task.facts)
+        return worker, evaluator.run(tasks.pop(0))
 
 
 def test_workers_that_die_change_nothing(fleet, capsys, monkeypatch):
@@ -251,7 +249,7 @@ def test_workers_that_die_change_nothing(fleet, capsys, monkeypatch):
     monkeypatch.setattr("lictor.addons.fleet.run._TASK_BYTES", 3000)
     monkeypatch.setattr(
         "lictor.addons.fleet.run.ProcessRunner",
-        lambda job, wanted: DispatchRunner(DyingWorkers(job), 3, attempts=50),
+        lambda job, _: Dispatcher(DyingWorkers(job), 3, lambda task: task.name, attempts=50),
     )
     code, out, err = apply(capsys, "-r", "snapshots", *CLUSTERS)
     assert (code, out) == plain[:2]
@@ -259,7 +257,7 @@ def test_workers_that_die_change_nothing(fleet, capsys, monkeypatch):
 
 
 def shard(size, start=0):
-    return Shard(0, DocumentSpan(start, start + size), 0, 0, ShardForm.DOCUMENTS, 1)
+    return Shard(0, DocumentSpan(start, start + size), 0, 0, array("Q", (0, size)))
 
 
 @pytest.mark.parametrize(

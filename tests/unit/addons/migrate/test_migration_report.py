@@ -98,7 +98,7 @@ FAULTS = [
         "a setting that nobody reads",
         [{**CONFIG_MAP, "data": {"resourceFilter": "[Event,*,*]"}}],
         "settings",
-        "nobody reads it",
+        "not used",
     ),
     (
         "a setting that cannot be read",

@@ -1,7 +1,11 @@
 """Checks that are compiled when first needed: the same answers, and nothing compiled for nobody."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+import lictor
 from lictor.core.assembly import compile_documents
 from lictor.core.engine import Engine
 from lictor.core.errors import DeadlineError
@@ -99,3 +103,13 @@ def test_rules_of_other_kinds_stay_uncompiled(records):
     made = {name for name, check in deferred.items() if check._made is not None}
     assert made == {"named", "broken"}
     assert "autogen-named" in checks
+
+
+def test_checks_are_deferred_in_one_module():
+    source = Path(lictor.__file__).parent
+    builders = [
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        if re.search(r"(?<!class )\bDeferredCheck\(", path.read_text(encoding="utf-8"))
+    ]
+    assert builders == ["core/compile/deferral.py"]

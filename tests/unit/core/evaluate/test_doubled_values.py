@@ -107,7 +107,7 @@ def test_a_doubled_value_is_an_error_of_its_rule(use: str, make: Any) -> None:
     said = _judge(USES[use], make)
     status, message = said["doubled"]
     assert status is Status.ERROR
-    assert "larger than 8 MiB when it is written out" in message
+    assert "larger than 8 MiB when serialized" in message
     assert said["fine"][0] is Status.PASS
 
 

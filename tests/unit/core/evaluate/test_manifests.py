@@ -154,7 +154,7 @@ def test_another_key_is_an_error():
         (annotate(sign(service()), signature="\ud800"), "error", "verification failed"),
         (annotate(sign(service()), bundle="AAAA"), "error", "verification failed for 1 signature"),
         (annotate(sign(service()), certificate="AAAA"), "error", "verification failed for 1 signature"),
-        (annotate(sign(service()), resourceBundleRef="r.io/m:1"), "error", "no registry to ask"),
+        (annotate(sign(service()), resourceBundleRef="r.io/m:1"), "error", "no registry available"),
         (annotate(sign(service()), certificate="", bundle="", resourceBundleRef=""), "pass", ""),
         # With one annotation that is not a text there are none at all.
         (annotate(sign(service()), other=1), "fail", "message not found"),

@@ -5,7 +5,8 @@ import json
 import msgspec
 import pytest
 
-from lictor.core.families.registry import Role, registry
+from lictor.core.families.family import Role
+from lictor.core.families.registry import registry
 from lictor.core.load.policies import Loaded, load_documents
 from lictor.core.model.finding import Severity
 
@@ -322,4 +323,4 @@ def test_nothing_that_was_written_is_lost(group, kind, spec):
 
 def test_every_record_is_frozen():
     for kind in registry().kinds:
-        assert kind.load_record().__struct_config__.frozen
+        assert kind.family.get_record(kind).__struct_config__.frozen

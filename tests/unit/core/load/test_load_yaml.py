@@ -233,7 +233,7 @@ DEEP = 300
         ("# c\r%YAML 1.2\r---\ra: 1\r", "f.yaml:2:1", "incompatible"),
         ("[a?b]", "f.yaml:1:2", "'?'"),
         ('a: "\\/"', "f.yaml:1:4", "escape"),
-        ("[!!str, a]", "f.yaml:1:2", "behind the tag"),
+        ("[!!str, a]", "f.yaml:1:2", "after the tag"),
         ("a: !!timestamp x", "f.yaml:1:4", "!!timestamp"),
         ("a: !!float 9223372036854775808", "f.yaml:1:4", "!!float"),
         (f"a: {'x' * 200}\ufeff", "f.yaml:1:204", "byte order mark"),

@@ -56,11 +56,11 @@ def test_violation_that_was_blocked():
 
 
 def test_what_a_scan_tells_of_an_object_is_not_told_twice():
-    events = tell(result(Status.FAIL), is_told_elsewhere=lambda policy: policy.name == "p")
+    events = tell(result(Status.FAIL), is_reported_elsewhere=lambda policy: policy.name == "p")
     assert [event.about.kind for event in events] == ["ClusterPolicy"]
     # A scan changes nothing, and says nothing about changes.
     changed = result(Status.ERROR, kind=RuleType.MUTATION)
-    events = tell(changed, is_told_elsewhere=lambda _: True)
+    events = tell(changed, is_reported_elsewhere=lambda _: True)
     assert [event.about.kind for event in events] == ["ClusterPolicy", "Pod"]
 
 

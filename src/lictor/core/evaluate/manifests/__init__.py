@@ -1,7 +1,7 @@
-"""Is a resource what somebody has signed? Manifests that carry their signature in annotations.
+"""Verifies manifests whose signature is in their annotations.
 
-Keys are enough for most; certificates, logs, Secrets and images that hold a manifest are asked for
-through `ports.Lookups`. A dry run needs a cluster and is not made.
+Most need only keys; certificates, logs, Secrets and images that contain a manifest are read through
+`ports.Lookups`. A dry run needs a cluster and is not made.
 """
 
 import msgspec
@@ -20,7 +20,7 @@ from lictor.core.raw import Json
 from lictor.core.records import convert_record
 
 _ERROR = "error occurred during manifest verification"
-# A dry run would tell which of the differences are only defaults.
+# A dry run would show which of the differences are only defaults.
 _UNTRIED = "; dryRun was not tried, as it needs a cluster"
 
 
@@ -35,7 +35,7 @@ def compile_manifests(body: Json, setting: RuleContext) -> Check:
         for index, each in enumerate(wanted.attestors)
     ]
 
-    def judge(request: Request) -> RuleOutcome:
+    def evaluate(request: Request) -> RuleOutcome:
         if request.object is None:
             raise EvaluationError("failed to Unmarshal a requested object: there is none")
         evidence = gather(request.object)
@@ -56,7 +56,7 @@ def compile_manifests(body: Json, setting: RuleContext) -> Check:
             outcome = RuleOutcome(Status.PASS, "allowed because of DryRun request")
         else:
             try:
-                outcome = judge(request)
+                outcome = evaluate(request)
             except EvaluationError as error:
                 outcome = RuleOutcome(Status.ERROR, f"{_ERROR}: {error}")
         return (setting.result(case, outcome),)
@@ -70,7 +70,7 @@ def _read(body: Json) -> Manifests:
     except msgspec.ValidationError as error:
         raise CompileError(f"validate.manifests: {error}") from error
     if not wanted.attestors:
-        # Kyverno refuses such a policy; taken as it stands it would let everything pass.
+        # Kyverno rejects such a policy; evaluated as written it would let everything pass.
         raise CompileError("validate.manifests: without attestors nothing would be verified")
     return wanted
 

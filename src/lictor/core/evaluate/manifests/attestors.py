@@ -1,4 +1,4 @@
-"""Who must have signed a manifest, and how many of them?"""
+"""Checks who has signed a manifest, and how many."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
@@ -23,23 +23,23 @@ _NOT_VERIFIED = "failed to verify signature"
 
 
 class SignatureFinding(msgspec.Struct, frozen=True):
-    """What one attestor, or a set of them, says of a resource."""
+    """The result of one attestor, or of a set of them."""
 
     verified: bool
     text: str
     difference: SignedDifference | None = None
 
 
-# EvaluationError where it cannot be told.
+# Raises EvaluationError if it cannot be determined.
 Attest: TypeAlias = Callable[[Evidence], SignatureFinding]
-# EvaluationError where this signer has not signed.
+# Raises EvaluationError if this signer has not signed.
 _Check: TypeAlias = Callable[[Evidence], None]
 
 
 def compile_attestors(
     wanted: AttestorSet, repository: str, where: str, verifier: ManifestVerifier
 ) -> Attest:
-    """Enough of these must have signed: all, where no count is given."""
+    """Enough of these must have signed: all by default."""
     entries = [
         _compile_attestor(entry, repository, f"{where}.entries[{index}]", verifier)
         for index, entry in enumerate(_expand(wanted.entries))
@@ -67,16 +67,16 @@ def compile_attestors(
 
 
 def _sum_up(findings: list[SignatureFinding], what: str, required: int) -> SignatureFinding:
-    told = ",".join(finding.text for finding in findings)
+    texts = ",".join(finding.text for finding in findings)
     return SignatureFinding(
         verified=any(finding.verified for finding in findings),
-        text=f"manifest verification {what}; requiredCount {required}; message {told}",
+        text=f"manifest verification {what}; requiredCount {required}; message {texts}",
         difference=next((each.difference for each in findings if each.difference), None),
     )
 
 
 def _expand(entries: tuple[Attestor, ...]) -> Iterator[Attestor]:
-    """Several keys in one text are as many attestors."""
+    """Several keys in one text are separate attestors."""
     for entry in entries:
         parts = entry.keys.public_keys.split(_END)[:-1] if entry.keys is not None else []
         if entry.keys is None or len(parts) < 2:
@@ -102,7 +102,7 @@ def _compile_attestor(
             if image:
                 message = verifier.fetch(image, signer)
                 return _compare(evidence.compare(message), where)
-            return _judge(evidence, check, where)
+            return _evaluate_signature(evidence, check, where)
         except EvaluationError as error:
             raise EvaluationError(f"{where}: {error}") from error
 
@@ -125,8 +125,8 @@ def _compile_nested(entry: Json, repository: str, where: str, verifier: Manifest
     return attest_nested
 
 
-def _judge(evidence: Evidence, check: _Check, where: str) -> SignatureFinding:
-    """Nothing of a message is read before it is known to be signed: the signature comes first."""
+def _evaluate_signature(evidence: Evidence, check: _Check, where: str) -> SignatureFinding:
+    """Nothing of a message is read before its signature is verified."""
     if not evidence.has_message:
         return SignatureFinding(verified=False, text=f"{where}: {NO_MANIFEST}: message not found")
     if not evidence.signatures:
@@ -142,7 +142,7 @@ def _compare(differences: tuple[SignedDifference, ...] | None, where: str) -> Si
         text = "failed to find a YAML manifest in the gzipped message"
         return SignatureFinding(verified=False, text=f"{where}: {NO_MANIFEST}: {text}")
     if differences:
-        text = f"{where}: {_NOT_VERIFIED}. diff found; {_tell(differences)}"
+        text = f"{where}: {_NOT_VERIFIED}. diff found; {_format_differences(differences)}"
         return SignatureFinding(verified=False, text=text, difference=differences[0])
     return SignatureFinding(verified=True, text="singed by a valid signer: ")
 
@@ -156,14 +156,14 @@ def _check_annotations(wanted: Mapping[str, str], found: Mapping[str, str]) -> N
 
 
 def _compile_source(entry: Attestor, signer: TrustedSigner, verifier: ManifestVerifier) -> _Check:
-    """The check of what the signer signed."""
+    """The check of a signer's signature."""
     keys = entry.keys
     if keys is None or keys.kms or keys.secret is not None or "://" in keys.public_keys:
         return lambda evidence: _check_signatures(None, signer, evidence, verifier)
     if "PGP PUBLIC KEY" in keys.public_keys:
-        return _refuse("keys for PGP are not known here: sign with cosign's keys")
+        return _refuse("PGP keys are not supported: sign with cosign's keys")
     if not keys.public_keys.startswith(_BEGIN):
-        return _refuse("publicKeys holds no key in PEM")
+        return _refuse("publicKeys contains no PEM key")
     try:
         verify: Verify = compile_key(keys.public_keys)
     except ValueError:
@@ -180,7 +180,7 @@ def _refuse(why: str) -> _Check:
     return check
 
 
-def _tell(differences: tuple[SignedDifference, ...]) -> str:
+def _format_differences(differences: tuple[SignedDifference, ...]) -> str:
     items = [
         {"key": each.key, "values": {"before": each.before, "after": each.after}}
         for each in differences
@@ -191,9 +191,9 @@ def _tell(differences: tuple[SignedDifference, ...]) -> str:
 def _check_signatures(
     verify: Verify | None, signer: TrustedSigner, evidence: Evidence, verifier: ManifestVerifier
 ) -> None:
-    """One of the signatures must be by this signer; EvaluationError where none is.
+    """One of the signatures must be by this signer; raises EvaluationError otherwise.
 
-    `verify` tests those by a plain key that no transparency log knows of.
+    `verify` checks those made with a plain key without a transparency log.
     """
     message, count, trials = evidence.message, len(evidence.signatures), []
     for index, signature in enumerate(evidence.signatures, 1):

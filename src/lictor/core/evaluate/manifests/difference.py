@@ -1,4 +1,4 @@
-"""How does a resource differ from the manifest that was signed? Compared leaf by leaf."""
+"""Compares a resource with the signed manifest, leaf by leaf."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,9 +9,9 @@ from lictor.core.errors import EvaluationError, TooLargeError
 from lictor.core.lang.go_number import format_general, is_number
 from lictor.core.raw import Json
 
-# An element of a list, within a path and not at its end.
+# An element of a list, within a path, not at its end.
 _INDEX = re.compile(r"\.[0-9]+\.")
-# No resource that a cluster takes comes near: all paths together, and a bit for each.
+# Far above any resource in a cluster: all paths together, and a bit for each.
 _MAX_PATHS, _PATH_COST = 24 << 20, 200
 _MAX_DEPTH = 500
 _EXACT = 1 << 53
@@ -19,7 +19,7 @@ _REGISTRY, _TAG = "docker.io/", ":latest"
 
 
 class SignedDifference(msgspec.Struct, frozen=True):
-    """A leaf, by its path with dots; None where one side has none. `before` is what was signed."""
+    """A leaf, by its dotted path; None if one side has none. `before` is the signed value."""
 
     key: str
     before: Json
@@ -27,10 +27,10 @@ class SignedDifference(msgspec.Struct, frozen=True):
 
 
 def find_differences(manifest: Json, resource: Json) -> list[SignedDifference]:
-    """The leaves in which they differ, by key.
+    """The leaves that differ, by key.
 
-    Three differences count for nothing, as they arise on the way through a cluster: what has moved
-    within a list, an empty text instead of none, and an image's name in full.
+    Three differences are ignored, as clusters cause them: moved list elements, an empty text
+    instead of none, and an image's full name.
     """
     before, after = flatten(manifest), flatten(resource)
     plain: list[SignedDifference] = []
@@ -38,7 +38,7 @@ def find_differences(manifest: Json, resource: Json) -> list[SignedDifference]:
     for key in before.keys() | after.keys():
         old, new = before.get(key), after.get(key)
         if old is not None and new is not None and _name_type(old) != _name_type(new):
-            other.append(SignedDifference(key, _tell_type(old), _tell_type(new)))
+            other.append(SignedDifference(key, _format_typed(old), _format_typed(new)))
         elif old != new:
             plain.append(SignedDifference(key, old, new))
     kept = [each for each in _drop_moved(plain) if not _is_harmless(each)]
@@ -46,7 +46,7 @@ def find_differences(manifest: Json, resource: Json) -> list[SignedDifference]:
 
 
 def flatten(body: Json) -> dict[str, Json]:
-    """The leaves of a resource by their paths; what is null or empty has none."""
+    """The leaves of a resource by their paths; null and empty values have none."""
     leaves: dict[str, Json] = {}
     left = _MAX_PATHS
     stack: list[tuple[str, Json, int]] = [("", body, 0)]
@@ -58,7 +58,7 @@ def flatten(body: Json) -> dict[str, Json]:
                 raise TooLargeError("too large, or nested too deeply, to be compared")
             stack.extend((_join(path, key), item, depth + 1) for key, item in _items(value))
         elif path in leaves:
-            # `a.b` and `b` within `a`: which of them was signed cannot be told.
+            # `a.b` and `b` within `a`: it is unknown which of them was signed.
             raise EvaluationError(f"two fields have the path {path}")
         elif value is not None:
             leaves[path] = _settle(value)
@@ -93,7 +93,7 @@ def _name_type(value: Json) -> str:
     return "bool" if isinstance(value, bool) else "float64"
 
 
-def _tell_type(value: Json) -> str:
+def _format_typed(value: Json) -> str:
     name = _name_type(value)
     if name == "string":
         return f"(type: string) {value}"
@@ -102,7 +102,7 @@ def _tell_type(value: Json) -> str:
 
 
 def _drop_moved(items: list[SignedDifference]) -> Iterator[SignedDifference]:
-    """Without leaves that only stand in another element of the same list."""
+    """Without leaves that only moved to another element of the same list."""
     gone = {_trace(each.key, each.before) for each in items if each.after is None}
     come = {_trace(each.key, each.after) for each in items if each.before is None}
     for each in items:

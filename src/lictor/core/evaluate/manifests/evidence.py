@@ -1,4 +1,4 @@
-"""What a resource says of itself: the manifest that was signed, how it differs, the signatures."""
+"""The signed manifest in a resource's annotations, its signatures, and the differences."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,18 +15,18 @@ from lictor.core.evaluate.manifests.message import decode_message, read_manifest
 from lictor.core.model.signatures import Manifests
 from lictor.core.raw import Json, JsonObject
 
-# So many manifests are compared where none has the resource's name.
+# The number of manifests to compare if none has the resource's name.
 _MAX_CANDIDATES = 3
-# Each costs time, and anybody may have made them.
+# Each costs time, and they are untrusted.
 _MAX_SIGNATURES = 64
-# Enough to see what is wrong.
+# Enough to diagnose the problem.
 _MAX_TOLD = 100
 NO_MANIFEST = "YAML manifest not found for this resource"
 _HIDDEN = "(hidden)"
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """One signature, in base64, and what came with it: certificate and log entry, packed."""
+    """One signature, in base64, with its certificate and log entry, compressed."""
 
     text: str
     certificate: str = ""
@@ -34,12 +34,12 @@ class Signature(msgspec.Struct, frozen=True):
 
     @property
     def is_logged(self) -> bool:
-        """Does a transparency log know of it?"""
+        """Whether a transparency log contains it."""
         return bool(self.certificate or self.bundle)
 
 
 @contextmanager
-def _telling(what: str) -> Iterator[None]:
+def _prefix_errors(what: str) -> Iterator[None]:
     try:
         yield
     except EvaluationError as error:
@@ -47,10 +47,10 @@ def _telling(what: str) -> Iterator[None]:
 
 
 class Evidence:
-    """What one resource says of itself; read when it is asked for, and once.
+    """The signed content of one resource; read on first use, and once.
 
-    Reading costs time in proportion to the message, which anybody may have made: it is asked for
-    after a signature of the message was found to be right.
+    Reading takes time in proportion to the message, which is untrusted: it is read only after a
+    signature of the message was verified.
     """
 
     def __init__(self, resource: JsonObject, domain: str, ignores: Ignores) -> None:
@@ -61,7 +61,7 @@ class Evidence:
 
     @property
     def image(self) -> str:
-        """The image that holds the manifest, where it is not in the annotations."""
+        """The image that contains the manifest, if it is not in the annotations."""
         return self._read_note("resourceBundleRef") or ""
 
     @property
@@ -70,8 +70,8 @@ class Evidence:
 
     @cached_property
     def message(self) -> bytes:
-        """What was signed. EvaluationError where that cannot be read."""
-        with _telling(NO_MANIFEST):
+        """The signed bytes. Raises EvaluationError if they cannot be read."""
+        with _prefix_errors(NO_MANIFEST):
             return decode_message(self._read_note("message") or "")
 
     @cached_property
@@ -80,17 +80,17 @@ class Evidence:
 
     @cached_property
     def differences(self) -> tuple[SignedDifference, ...] | None:
-        """How the resource differs from what was signed; None where nothing about it was.
+        """How the resource differs from the signed manifest; None if there is none for it.
 
-        EvaluationError where that cannot be told.
+        Raises EvaluationError if that cannot be determined.
         """
         return self.compare(self.message)
 
     def compare(self, message: bytes) -> tuple[SignedDifference, ...] | None:
-        """The same for a message from elsewhere, which must be known to be signed."""
-        with _telling(NO_MANIFEST):
+        """The same for a message from elsewhere, which must be verified."""
+        with _prefix_errors(NO_MANIFEST):
             manifests = read_manifests(message)
-        with _telling("error occurred during matching manifest"):
+        with _prefix_errors("error occurred during matching manifest"):
             return _compare(manifests, self._resource, self._ignores(self._resource))
 
     def _read_note(self, name: str) -> str | None:
@@ -110,14 +110,14 @@ Gather: TypeAlias = Callable[[JsonObject], Evidence]
 
 
 def compile_evidence(wanted: Manifests) -> Gather:
-    """How to gather what a resource says of itself."""
+    """How to read the signed content of a resource."""
     domain = wanted.annotation_domain or DOMAIN
     ignores = compile_ignores(wanted.ignore_fields, domain)
     return lambda resource: Evidence(resource, domain, ignores)
 
 
 def _read_annotations(resource: JsonObject) -> Mapping[str, str]:
-    """The annotations of a resource; none at all where one of them is not a text."""
+    """The annotations of a resource; none if one of them is not a string."""
     metadata = resource.get("metadata")
     found = metadata.get("annotations") if isinstance(metadata, dict) else None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
@@ -129,16 +129,16 @@ def _compare(
     manifests: Iterable[JsonObject], resource: JsonObject, ignored: Callable[[str], bool]
 ) -> tuple[SignedDifference, ...] | None:
     candidates = [body for body in manifests if body["kind"] == resource.get("kind")]
-    told: tuple[SignedDifference, ...] | None = None
+    first: tuple[SignedDifference, ...] | None = None
     for candidate in _choose(candidates, resource, ignored) if candidates else ():
         kept = (each for each in find_differences(candidate, resource) if not ignored(each.key))
         found = tuple(islice(kept, _MAX_TOLD))
         if not found:
             return ()
-        told = found if told is None else told
-    if told is not None and resource.get("kind") == "Secret":
-        return tuple(map(_hide, told))
-    return told
+        first = found if first is None else first
+    if first is not None and resource.get("kind") == "Secret":
+        return tuple(map(_hide, first))
+    return first
 
 
 def _hide(each: SignedDifference) -> SignedDifference:
@@ -149,7 +149,7 @@ def _hide(each: SignedDifference) -> SignedDifference:
 def _choose(
     candidates: list[JsonObject], resource: JsonObject, ignored: Callable[[str], bool]
 ) -> list[JsonObject]:
-    """The manifest with the resource's name; those most alike where none has it."""
+    """The manifest with the resource's name; the most similar ones if none has it."""
     name = _identify(resource)
     named = [body for body in candidates if _identify(body) == name]
     if named:

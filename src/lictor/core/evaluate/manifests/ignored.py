@@ -1,4 +1,4 @@
-"""Which fields may differ from what was signed? Those that clusters set, and those of the rule."""
+"""Which fields may differ from the signed manifest: those that clusters set, and the rule's."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
@@ -8,7 +8,7 @@ from lictor.core.lang.regex import Regex, compile_regex
 from lictor.core.model.signatures import ManifestsIgnore
 from lictor.core.raw import Json, JsonObject
 
-# For a resource: may the field with this path differ?
+# For a resource: whether the field with this path may differ.
 Ignores: TypeAlias = Callable[[JsonObject], Callable[[str], bool]]
 _Concerns: TypeAlias = Callable[[Mapping[str, str]], bool]
 
@@ -32,7 +32,7 @@ _ADMISSION = (
     "metadata.annotations.pod-policies.kyverno.io/autogen-controllers spec.failurePolicy "
     "spec.background spec.validationFailureAction"
 )
-# What Kyverno lets differ in every rule, by kind.
+# What Kyverno ignores in every rule, by kind.
 _DEFAULTS = {
     "*": (*_ALL.split(), *(f"metadata.{field}" for field in _META.split())),
     "Pod": (
@@ -93,14 +93,14 @@ def compile_ignores(wanted: Iterable[ManifestsIgnore], domain: str) -> Ignores:
 
 
 def _compile_fields(fields: Iterable[str]) -> list[Regex]:
-    """A path stands for all that begin with it, wherever; in it, `*` is anything.
+    """A path matches all that start with it, at any depth; `*` matches anything.
 
-    It is taken as a regular expression, as Kyverno does, and one that makes no sense as no field.
+    It is used as a regular expression, as in Kyverno, and an invalid one matches no field.
     """
     patterns = [f"{field}*".replace("*", ".*") for field in fields]
     singles = [test for pattern in patterns for test in _compile_sound(pattern)]
     joined = "|".join(f"(?:{pattern})" for pattern in patterns)
-    # One search is faster than many; where that is too long, or one is no good, they stay apart.
+    # One search is faster than many; if it is too long, or one is invalid, they stay separate.
     return (_compile_sound(joined) if len(singles) == len(patterns) else []) or singles
 
 
@@ -131,7 +131,7 @@ def _compile_object(wanted: JsonObject) -> _Concerns:
 
 
 def _compile_pattern(pattern: str) -> Callable[[str], bool]:
-    """A name, the beginning of one (`web-*`), `-` for none, or several with commas."""
+    """A name, a prefix (`web-*`), `-` for none, or several with commas."""
     pattern = pattern.strip()
     if pattern in ("", "*"):
         return lambda _: True
@@ -157,6 +157,6 @@ def _describe(resource: JsonObject) -> dict[str, str]:
 
 
 def read_text(body: Json, key: str) -> str:
-    """A text in an object; an empty one where there is none."""
+    """A text in an object; empty if there is none."""
     value = body.get(key) if isinstance(body, dict) else None
     return value if isinstance(value, str) else ""

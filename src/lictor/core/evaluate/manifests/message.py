@@ -1,4 +1,4 @@
-"""The signed text in an annotation: packed YAML into the manifests that it holds."""
+"""Decodes the signed text of an annotation: compressed YAML with manifests."""
 
 import re
 import zlib
@@ -9,7 +9,7 @@ from lictor.core.errors import EvaluationError
 from lictor.core.lang.yaml.build import parse_yaml_text
 from lictor.core.raw import Json, JsonObject
 
-# Annotations hold 256 KiB at most; well packed text of that size is a few times as long.
+# Annotations are at most 256 KiB; compressed text of that size expands a few times.
 MAX_SIZE = 4 << 20
 _MAX_PIECES = 64
 
@@ -21,7 +21,7 @@ _RECORD = re.compile(rb"([0-9]{1,8}) ")
 
 
 def unpack_gzip(data: bytes) -> bytes:
-    """What was compressed; ValueError where it is not gzip. What is too much is an error."""
+    """Decompress; raises ValueError if it is not gzip, EvaluationError if it is too large."""
     found = bytearray()
     for _ in range(_MAX_PIECES):
         unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -40,7 +40,7 @@ def unpack_gzip(data: bytes) -> bytes:
 
 
 def read_archive(data: bytes) -> dict[str, bytes]:
-    """The files of a tar archive by name, later ones in place of earlier; ValueError for others."""
+    """The files of a tar archive by name, the last of each name; ValueError for other types."""
     files: dict[str, bytes] = {}
     for kind, name, content in _read_entries(data):
         if name.startswith(".."):
@@ -57,7 +57,7 @@ def _clean(name: str) -> str:
 
 
 def _read_entries(data: bytes) -> Iterator[tuple[str, str, bytes]]:
-    """Each entry's type, name and content; entries that only name the next one are folded in."""
+    """Each entry's type, name and content; entries that only name the next one are merged."""
     position, long_name = 0, ""
     while header := data[position : position + _BLOCK]:
         if len(header) < _BLOCK:
@@ -88,7 +88,7 @@ def _read_header_size(header: bytes) -> int:
 
 
 def _read_octal(field: bytes) -> int:
-    # Sizes beyond eight gigabytes have another notation, which nothing in here can need.
+    # Sizes beyond eight gigabytes have another notation, which is not needed here.
     text = field.strip(b" \0")
     if not re.fullmatch(rb"[0-7]*", text):
         raise ValueError("archive/tar: invalid tar header")
@@ -113,7 +113,7 @@ def _read_text(field: bytes) -> str:
 
 
 def _read_path(records: bytes) -> str:
-    """The path in records of the form `LENGTH KEY=VALUE`; a file in pieces is refused."""
+    """The path in records of the form `LENGTH KEY=VALUE`; a split file is rejected."""
     path = ""
     while records:
         found = _RECORD.match(records)
@@ -135,7 +135,7 @@ _SEPARATOR = b"---"
 
 
 def decode_base64(text: str) -> bytes:
-    """Go's base64, which lets line ends be; ValueError for what is none."""
+    """Go's base64, which ignores line ends; raises ValueError for invalid text."""
     plain = text.replace("\n", "").replace("\r", "")
     if len(plain) % 4 or not _PADDED.fullmatch(plain):
         foreign = _FOREIGN.search(plain)
@@ -145,7 +145,7 @@ def decode_base64(text: str) -> bytes:
 
 
 def decode_message(text: str) -> bytes:
-    """The bytes that were signed: what the annotation holds, unpacked once where it is packed."""
+    """The signed bytes: the annotation's content, decompressed once if compressed."""
     try:
         packed = decode_base64(text)
     except ValueError as error:
@@ -193,7 +193,7 @@ def _begins_with_manifest(data: bytes) -> bool:
 
 
 def _read_documents(data: bytes) -> Iterator[Json]:
-    """The documents before the first that is broken; what comes after that counts for nothing."""
+    """The documents before the first broken one; later ones are ignored."""
     for part in _split(data):
         try:
             yield parse_yaml_text(part.decode())

@@ -1,4 +1,4 @@
-"""Signatures of manifests that need more than a key: certificates, logs, Secrets, registries."""
+"""Verifies manifest signatures that need more than a key: certificates, logs, Secrets, images."""
 
 import msgspec
 
@@ -6,9 +6,9 @@ from lictor.core.errors import EvaluationError, LookupFailedError, SignatureRefu
 from lictor.core.evaluate.manifests.evidence import Signature
 from lictor.core.evaluate.manifests.message import MAX_SIZE, decode_base64, unpack_gzip
 from lictor.core.evaluate.verify_images.attestors import (
-    Nobody,
     SecretKey,
     TrustedSigner,
+    UnusableAttestor,
     compile_signer,
     read_secret_keys,
 )
@@ -27,23 +27,23 @@ _NAMES = "dev.cosignproject.cosign/signature", "dev.sigstore.cosign"
 
 
 class ManifestVerifier(msgspec.Struct, frozen=True):
-    """Asks registries and Secrets on behalf of one policy."""
+    """Reads registries and Secrets for one policy."""
 
     lookups: Lookups
-    # That of a namespaced policy; empty for the others.
+    # The namespace of a namespaced policy; empty for the others.
     namespace: str
 
     def compile(self, entry: Attestor) -> tuple[str, TrustedSigner]:
-        """The field that names who must have signed, and whose signatures count for it."""
+        """The field that names the signer, and the trusted signer."""
         return compile_signer(entry, self.namespace)
 
     def try_signature(
         self, signature: Signature, message: bytes, signer: TrustedSigner
     ) -> str | None:
-        """Why this signature does not count; None where it does."""
+        """Why this signature is refused; None if it is accepted."""
         from lictor.core.signatures.verification import verify_signer
 
-        why = "nobody is trusted"
+        why = "no signer is trusted"
         try:
             found = _read_signature(signature, message)
             for trusted in self._list_trusted(signer):
@@ -58,7 +58,7 @@ class ManifestVerifier(msgspec.Struct, frozen=True):
         return why
 
     def fetch(self, image: str, signer: TrustedSigner) -> bytes:
-        """The manifest that an image holds, once the signer is known to have signed the image."""
+        """The manifest in an image, after the image's signature was verified."""
         from lictor.core.signatures.discovery import find_signatures
         from lictor.core.signatures.layer_formats import read_manifest
         from lictor.core.signatures.verification import accept_signature
@@ -88,7 +88,7 @@ class ManifestVerifier(msgspec.Struct, frozen=True):
             raise EvaluationError(f"the manifest in {image}: {error}") from error
 
     def _list_trusted(self, signer: TrustedSigner) -> tuple[CosignAttestor, ...]:
-        if isinstance(signer, Nobody):
+        if isinstance(signer, UnusableAttestor):
             raise SignatureRefusedError(signer.reason)
         if isinstance(signer, TrustedNotary):
             raise SignatureRefusedError("manifests are not signed with notation")
@@ -98,7 +98,7 @@ class ManifestVerifier(msgspec.Struct, frozen=True):
 
 
 def _read_signature(signature: Signature, message: bytes) -> FoundSignature:
-    """As it would lie beside an image: the parts are the same, and packed here."""
+    """Convert to the form of an image's signature: the parts are the same, but compressed."""
     from lictor.core.signatures.layer_formats import read_signature_layer
 
     own, prefix = _NAMES

@@ -1,7 +1,7 @@
-"""Does a pod meet the Pod Security Standards of Kubernetes?
+"""Evaluates the Pod Security Standards of Kubernetes.
 
-A pod is read once, typed, and then shown to the checks of the level. Nothing here knows of
-policies, rules or requests.
+A pod is decoded once and passed to the checks of the level. Nothing here depends on policies,
+rules or requests.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ def compile_pod_security_check(
     wanted: PodSecurity, exempt: Exempt | None, setting: RuleContext
 ) -> Check:
     """The check of a rule with `podSecurity`."""
-    judge = compile_pod_security(wanted.level, wanted.version, wanted.exclude)
+    evaluate = compile_pod_security(wanted.level, wanted.version, wanted.exclude)
     text = f"Validation rule '{setting.rule}' passed."
     passed = setting.fixed(Status.PASS, text)
 
@@ -56,7 +56,7 @@ def compile_pod_security_check(
         full = tuple(each for each in found if not each.pod_security)
         if full:
             return (skip_exempted(case, full[:1], setting),)
-        violations = judge(resource)
+        violations = evaluate(resource)
         if not violations:
             return passed or (setting.result(case, RuleOutcome(Status.PASS, text)),)
         if found:
@@ -96,7 +96,7 @@ def _name_images(resource: JsonObject) -> dict[str, str]:
     try:
         found = extract_images(resource)
     except EvaluationError:
-        return {}  # extra columns of a report never change a verdict
+        return {}  # additional report properties never change a verdict
     return {name: each["reference"] for images in found.values() for name, each in images.items()}
 
 
@@ -139,14 +139,14 @@ def _check_level(level: Level, exclude: Sequence[PodSecurityExclude]) -> None:
 def compile_pod_security(
     level: str, version: str = "", exclude: Sequence[PodSecurityExclude] = ()
 ) -> Callable[[Json], tuple[Violation, ...]]:
-    """A check of a Pod, or of a resource that makes pods; no violations where all is well."""
+    """A check of a Pod, or of a pod controller; returns the violations."""
     parsed = parse_level(level)
     checks = select_checks(parsed, parse_version(version))
     _check_level(parsed, exclude)
     tolerances = [compile_exclusion(each, checks) for each in exclude]
     bare = tuple(check for _, check in checks)
 
-    def judge(resource: Json) -> tuple[Violation, ...]:
+    def evaluate(resource: Json) -> tuple[Violation, ...]:
         pod = read_pod(resource)
         found = [violation for check in bare if (violation := check(pod)) is not None]
         if found:
@@ -154,13 +154,13 @@ def compile_pod_security(
                 found = tolerate(pod, found)
         return tuple(found)
 
-    return judge
+    return evaluate
 
 
 def compile_tolerance(
     level: str, version: str, exclude: Sequence[PodSecurityExclude]
 ) -> Callable[[Json, Sequence[Violation]], tuple[Violation, ...]]:
-    """What is left of a resource's violations after an exception."""
+    """The remaining violations of a resource after an exception."""
     checks = select_checks(parse_level(level), parse_version(version))
     tolerances = [compile_exclusion(each, checks) for each in exclude]
 

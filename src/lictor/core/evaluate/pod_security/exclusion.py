@@ -1,4 +1,4 @@
-"""Takes out of the violations what a policy or an exception tolerates."""
+"""Removes the violations that a policy or an exception tolerates."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ CONTAINER_PATH = re.compile(r"spec\.(containers|initContainers|ephemeralContaine
 
 
 class PodSecurityExclude(Protocol):
-    """What is tolerated, as a policy or an exception writes it."""
+    """What is tolerated, as written in a policy or an exception."""
 
     @property
     def control_name(self) -> str: ...
@@ -46,7 +46,7 @@ class PodSecurityExclude(Protocol):
 
 
 class ControlExclusion(msgspec.Struct, frozen=True):
-    """A PodSecurityExclude made by hand: for tests and library users."""
+    """A PodSecurityExclude created in code: for tests and library users."""
 
     control_name: str
     images: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class ControlExclusion(msgspec.Struct, frozen=True):
 
 
 def check_exclude(exclude: PodSecurityExclude) -> None:
-    """Raise CompileError where an exclusion makes no sense."""
+    """Raise CompileError for an invalid exclusion."""
     name = exclude.control_name
     if name not in CONTROL_NAMES:
         allowed = ", ".join(sorted(CONTROL_NAMES))
@@ -78,7 +78,7 @@ def _compile_any(patterns: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _list_found(found: Found) -> tuple[str, ...]:
-    """What was found, as words that values of an exclusion can match."""
+    """The found values, as texts that values of an exclusion can match."""
     if isinstance(found, tuple):
         return found
     if isinstance(found, bool):
@@ -93,14 +93,14 @@ def _compile_error_test(exclude: PodSecurityExclude) -> Callable[[FieldError], b
     def tolerates(error: FieldError) -> bool:
         if field and NUMBER.sub("*", error.path) != field:
             return False
-        # An error that found nothing (a field that is missing) is tolerated whatever the values.
+        # An error without a found value (a missing field) is tolerated with any values.
         return allows is None or all(allows(value) for value in _list_found(error.found))
 
     return tolerates
 
 
 def _strip_containers(pod: CheckedPod) -> CheckedPod:
-    """The pod with one container that says nothing: whatever breaks a control now is the pod's."""
+    """The pod with one empty container: any remaining violation is the pod's."""
     spec = pod.spec
     bare = PodSpec(
         containers=[PodContainer(name="fake")],
@@ -115,7 +115,7 @@ def _strip_containers(pod: CheckedPod) -> CheckedPod:
 
 
 def _compile_picker(images: Sequence[str]) -> Callable[[CheckedPod], CheckedPod]:
-    """How to get a pod of nothing but the containers with these images."""
+    """Build a function that reduces a pod to the containers with these images."""
     chosen = _compile_any(images)
 
     def pick(containers: list[PodContainer] | None) -> list[PodContainer]:
@@ -148,7 +148,7 @@ def _name_container(pod: CheckedPod, path: str) -> str | None:
 
 
 def _identify(pod: CheckedPod, error: FieldError, *, by_container: bool) -> tuple[str, str | None]:
-    """What two errors must share to be the same: the field, and the container where it has one."""
+    """What equal errors have in common: the field, and the container if there is one."""
     field = NUMBER.sub("*", error.path)
     return field, (_name_container(pod, error.path) if by_container else None)
 
@@ -158,17 +158,17 @@ def _remove_first(
 ) -> None:
     for at, error in enumerate(errors):
         if _identify(pod, error, by_container=by_container) == wanted:
-            # The last error takes the place of the one that goes: the order that Kyverno shows.
+            # The last error replaces the removed one: Kyverno's order.
             errors[at] = errors[-1]
             errors.pop()
             return
 
 
 def compile_exclusion(exclude: PodSecurityExclude, checks: Sequence[tuple[str, Check]]) -> Tolerate:
-    """What one exclusion does to the violations that these checks found.
+    """Applies one exclusion to the violations that these checks found.
 
-    The control is judged again on a smaller pod: the pod without its containers, or only the
-    containers with the images. Each error found there that the exclusion names cancels one of the
+    The control is evaluated again on a smaller pod: without its containers, or only with the
+    containers of the images. Each error found there that the exclusion names cancels one of the
     same field (and container) in the real pod.
     """
     check_exclude(exclude)

@@ -1,4 +1,4 @@
-"""Does the pod reach into its node? Namespaces, ports, paths, sysctls, probes, volumes."""
+"""Checks for access to the node: namespaces, ports, paths, sysctls, probes, volumes."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ SYSCTLS_1_29 = SYSCTLS_1_27 | {
 }
 SYSCTLS_1_32 = SYSCTLS_1_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
 
-# In the order in which a volume with several sources is judged: attribute -> name in the API.
+# In the evaluation order for a volume with several sources: attribute -> name in the API.
 RESTRICTED_SOURCES = {
     "host_path": "hostPath",
     "gce_persistent_disk": "gcePersistentDisk",
@@ -139,7 +139,7 @@ def _find_hosts(container: PodContainer) -> list[str]:
 
 
 def check_probe_hosts(pod: CheckedPod) -> Violation | None:
-    """No probe or hook sends the node's kubelet to another host."""
+    """No probe or hook makes the kubelet connect to another host."""
     found = [(each.name, hosts) for each in pod.containers if (hosts := _find_hosts(each))]
     if not found:
         return None
@@ -176,7 +176,7 @@ def _name_source(volume: Volume) -> str:
 
 
 def check_volume_types(pod: CheckedPod) -> Violation | None:
-    """Every volume is of a kind that the restricted level knows to be harmless."""
+    """Every volume is of a type that the restricted level allows."""
     if not pod.spec.volumes:
         return None
     found = {at: v for at, v in enumerate(pod.spec.volumes) if _is_restricted(v)}
@@ -195,7 +195,7 @@ def check_volume_types(pod: CheckedPod) -> Violation | None:
 
 
 def compile_sysctl_check(allowed: frozenset[str]) -> Callable[[CheckedPod], Violation | None]:
-    """A check that the pod sets no kernel parameters but these."""
+    """A check that the pod sets no sysctls but these."""
 
     def check_sysctls(pod: CheckedPod) -> Violation | None:
         if not pod.context.sysctls:

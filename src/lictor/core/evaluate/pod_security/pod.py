@@ -1,7 +1,7 @@
-"""Reads the pod out of a resource: the fields that the Pod Security Standards look at, typed.
+"""Decodes the pod of a resource: the fields of the Pod Security Standards, typed.
 
-More fields are named than any check reads. A resource with a number where the API wants a string
-would be refused by the API server; so it is an error here too, and never a pass.
+It declares more fields than the checks read: a resource with a number where the API requires a
+string would be rejected by the API server, so it is an error here too, and never a pass.
 """
 
 from typing import Annotated, TypeAlias
@@ -19,7 +19,7 @@ Quantities: TypeAlias = dict[str, str | int | float | None] | None
 
 
 class PodField(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A piece of a pod; fields that it does not name are ignored."""
+    """A part of a pod; undeclared fields are ignored."""
 
 
 class Capabilities(PodField, frozen=True):
@@ -46,7 +46,7 @@ class SELinuxOptions(PodField, frozen=True):
 
 
 class WindowsOptions(PodField, frozen=True):
-    """The Windows half of a security context."""
+    """The Windows options of a security context."""
 
     host_process: bool | None = None
     run_as_user_name: str | None = None
@@ -60,7 +60,7 @@ class Sysctl(PodField, frozen=True):
 
 
 class SecurityContext(PodField, frozen=True):
-    """What a container, or a pod for all of its containers, says about its rights."""
+    """The security settings of a container, or of a pod for all of its containers."""
 
     privileged: bool | None = None
     allow_privilege_escalation: bool | None = None
@@ -100,7 +100,7 @@ class Endpoint(PodField, frozen=True):
 
 
 class ProbeHandler(PodField, frozen=True):
-    """A probe, or a hook in the life of a container."""
+    """A probe or a lifecycle hook of a container."""
 
     http_get: Endpoint | None = None
     tcp_socket: Endpoint | None = None
@@ -112,7 +112,7 @@ class ProbeHandler(PodField, frozen=True):
 
 
 class Lifecycle(PodField, frozen=True):
-    """The hooks of a container."""
+    """The lifecycle hooks of a container."""
 
     post_start: ProbeHandler | None = None
     pre_stop: ProbeHandler | None = None
@@ -136,14 +136,14 @@ class EnvironmentVariable(PodField, frozen=True):
 
 
 class Resources(PodField, frozen=True):
-    """What a container asks for."""
+    """The resource requests and limits of a container."""
 
     limits: Quantities = None
     requests: Quantities = None
 
 
 class VolumeMount(PodField, frozen=True):
-    """Where a container sees a volume."""
+    """A mount of a volume in a container."""
 
     name: str | None = None
     mount_path: str | None = None
@@ -174,7 +174,7 @@ class PodContainer(PodField, frozen=True):
 
 
 class VolumeSource(PodField, frozen=True):
-    """Something that a volume is made of, whatever it says."""
+    """Any source of a volume."""
 
 
 class HostPath(PodField, frozen=True):
@@ -185,7 +185,7 @@ class HostPath(PodField, frozen=True):
 
 
 class Volume(PodField, frozen=True):
-    """A volume: exactly one source should be there."""
+    """A volume: should have exactly one source."""
 
     name: str = ""
     host_path: HostPath | None = None
@@ -221,13 +221,13 @@ class Volume(PodField, frozen=True):
 
 
 class OperatingSystem(PodField, frozen=True):
-    """The system that the pod wants to run on."""
+    """The operating system of the pod."""
 
     name: str | None = None
 
 
 class PodSpec(PodField, frozen=True):
-    """What the pod is made of."""
+    """The spec of a pod."""
 
     containers: list[PodContainer] | None = None
     init_containers: list[PodContainer] | None = None
@@ -269,28 +269,28 @@ class Pod(PodField, frozen=True):
 
 
 class WorkloadSpec(PodField, frozen=True):
-    """The part of a Deployment, DaemonSet, StatefulSet, Job, ... that makes pods."""
+    """The part of a Deployment, DaemonSet, StatefulSet, Job, ... that creates pods."""
 
     template: Pod | None = None
     replicas: Int32 | None = None
 
 
 class PodController(PodField, frozen=True):
-    """A resource that makes pods."""
+    """A resource that creates pods."""
 
     metadata: PodMetadata | None = None
     spec: WorkloadSpec | None = None
 
 
 class JobTemplate(PodField, frozen=True):
-    """What a CronJob makes."""
+    """The template of a CronJob."""
 
     metadata: PodMetadata | None = None
     spec: WorkloadSpec | None = None
 
 
 class CronJobSpec(PodField, frozen=True):
-    """When a CronJob makes what."""
+    """The spec of a CronJob."""
 
     schedule: str | None = None
     suspend: bool | None = None
@@ -298,7 +298,7 @@ class CronJobSpec(PodField, frozen=True):
 
 
 class CronJob(PodField, frozen=True):
-    """A resource that makes Jobs."""
+    """A resource that creates Jobs."""
 
     metadata: PodMetadata | None = None
     spec: CronJobSpec | None = None
@@ -322,10 +322,10 @@ def _is_plain(context: SecurityContext | PodSecurityContext) -> bool:
 
 
 class CheckedPod:
-    """The Pod that is checked, with its three lists of containers laid out in one.
+    """The Pod to check, with its three lists of containers joined.
 
-    `is_plain` says that nobody uses the rarer fields of a security context: checks about nothing
-    else need not look.
+    `is_plain`: no security context uses the rarer fields, so the checks of only those fields can be
+    skipped.
     """
 
     __slots__ = (
@@ -352,7 +352,7 @@ class CheckedPod:
         self.regulars = len(regulars)
 
     def path(self, position: int) -> str:
-        """Where the container at this position stands in the pod."""
+        """The path of the container at this position."""
         if position < self.initials:
             return f"spec.initContainers[{position}]"
         position -= self.initials
@@ -361,7 +361,7 @@ class CheckedPod:
         return f"spec.ephemeralContainers[{position - self.regulars}]"
 
 
-# Made now, not when threads first read one at the same time: msgspec would crash.
+# Built now: msgspec would crash if threads built it on first use at the same time.
 for _each in (Pod, PodController, CronJob):
     msgspec.json.Decoder(_each)
 
@@ -376,7 +376,7 @@ def _read_cron_job(resource: Json) -> tuple[PodSpec | None, PodMetadata | None]:
     cron_job = convert_record(resource, CronJob)
     job = cron_job.spec.job_template if cron_job.spec else None
     template = job.spec.template if job and job.spec else None
-    # Kyverno looks for annotations at the Job's metadata, not at the pod's, and so do we.
+    # Like Kyverno, this reads the annotations of the Job, not of the pod.
     return (template.spec if template else None), (job.metadata if job else None)
 
 
@@ -388,11 +388,11 @@ def _read_spec(kind: Json, resource: Json) -> tuple[PodSpec | None, PodMetadata 
         return _read_cron_job(resource)
     if isinstance(kind, str) and kind in TEMPLATED_KINDS:
         return _read_template(resource)
-    raise EvaluationError(f"a resource of kind {kind} holds no pod")
+    raise EvaluationError(f"a resource of kind {kind} has no pod")
 
 
 def read_pod(resource: Json) -> CheckedPod:
-    """The pod that this resource is, or makes; EvaluationError where there is none."""
+    """The pod of this resource; raises EvaluationError if there is none."""
     kind = resource.get("kind") if isinstance(resource, dict) else None
     try:
         spec, metadata = _read_spec(kind, resource)

@@ -1,4 +1,4 @@
-"""Does a container have more rights than it should? Privileges, capabilities, users, Windows."""
+"""Checks the rights of containers: privileges, capabilities, users, Windows."""
 
 from lictor.core.evaluate.pod_security.pod import NO_CONTEXT, Capabilities, CheckedPod
 from lictor.core.evaluate.pod_security.violation import (
@@ -13,7 +13,7 @@ from lictor.core.evaluate.pod_security.violation import (
 
 
 def check_non_root(pod: CheckedPod) -> Violation | None:
-    """Every container says, by itself or through the pod, that it must not run as root."""
+    """Every container, itself or through the pod, must not run as root."""
     by_pod = pod.context.run_as_non_root
     refusing: list[int] = []
     silent: list[int] = []
@@ -53,7 +53,7 @@ def _refuse_root(pod: CheckedPod, refusing: list[int], silent: list[int]) -> Vio
 
 
 def check_root_user(pod: CheckedPod) -> Violation | None:
-    """Neither the pod nor a container asks for user 0."""
+    """Neither the pod nor a container runs as user 0."""
     by_pod = pod.context.run_as_user == 0
     bad = [at for at, context in enumerate(pod.contexts) if context.run_as_user == 0]
     if not by_pod and not bad:
@@ -114,7 +114,7 @@ def _explain_escalation(pod: CheckedPod, at: int) -> FieldError:
 
 
 def check_escalation(pod: CheckedPod) -> Violation | None:
-    """Every container says that it will not gain privileges."""
+    """Every container disallows privilege escalation."""
     bad = [
         at
         for at, context in enumerate(pod.contexts)
@@ -134,7 +134,7 @@ def check_escalation(pod: CheckedPod) -> Violation | None:
 
 
 def check_default_capabilities(pod: CheckedPod) -> Violation | None:
-    """No container adds a capability that container runtimes do not give by default."""
+    """No container adds a capability that container runtimes do not grant by default."""
     bad = [
         at
         for at, context in enumerate(pod.contexts)
@@ -174,7 +174,7 @@ ONLY_PORT_BINDING = frozenset({"NET_BIND_SERVICE"})
 
 
 def check_dropped_capabilities(pod: CheckedPod) -> Violation | None:
-    """Every container drops all capabilities, and adds none but binding to low ports."""
+    """Every container drops all capabilities, and adds at most binding to low ports."""
     keeping: list[int] = []
     adding: list[int] = []
     for at, context in enumerate(pod.contexts):
@@ -225,7 +225,7 @@ def _refuse_capabilities(pod: CheckedPod, keeping: list[int], adding: list[int])
 
 
 def check_proc_mount(pod: CheckedPod) -> Violation | None:
-    """No container asks for an unmasked /proc."""
+    """No container requests an unmasked /proc."""
     found = {
         at: context.proc_mount
         for at, context in enumerate(pod.contexts)

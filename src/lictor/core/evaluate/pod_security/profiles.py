@@ -1,4 +1,4 @@
-"""Do the kernel's safeguards stay on? Seccomp, AppArmor and SELinux."""
+"""Checks kernel security profiles: seccomp, AppArmor and SELinux."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ SELINUX_ENGINE_TYPES = SELINUX_TYPES | {"container_engine_t"}
 
 
 def check_seccomp_annotations(pod: CheckedPod) -> Violation | None:
-    """No annotation of old switches seccomp off."""
+    """No deprecated annotation disables seccomp."""
     if not pod.annotations:
         return None
     keys = {SECCOMP_POD_ANNOTATION}
@@ -51,7 +51,7 @@ def _unconfines(value: str | None) -> bool:
 
 
 def check_seccomp_unconfined(pod: CheckedPod) -> Violation | None:
-    """Neither the pod nor a container switches seccomp off."""
+    """Neither the pod nor a container disables seccomp."""
     profile = pod.context.seccomp_profile
     by_pod = profile is not None and profile.type not in SAFE_PROFILES
     bad = [
@@ -65,7 +65,7 @@ def check_seccomp_unconfined(pod: CheckedPod) -> Violation | None:
 
 
 def check_seccomp_set(pod: CheckedPod) -> Violation | None:
-    """Every container has, by itself or through the pod, a seccomp profile that is not off."""
+    """Every container has, itself or through the pod, a seccomp profile that is not disabled."""
     profile = pod.context.seccomp_profile
     by_pod = profile is not None and profile.type in SAFE_PROFILES
     bad: list[int] = []
@@ -120,7 +120,7 @@ def _require_seccomp(pod: CheckedPod, silent: list[int]) -> Violation:
 
 
 def check_app_armor(pod: CheckedPod) -> Violation | None:
-    """Neither a field nor an annotation switches AppArmor off."""
+    """Neither a field nor an annotation disables AppArmor."""
     if pod.is_plain and not pod.annotations:
         return None
     profile = pod.context.app_armor_profile
@@ -169,7 +169,7 @@ def _refuse_app_armor(pod: CheckedPod, bad: list[int], noted: list[str]) -> Viol
 
 
 def compile_se_linux_check(allowed: frozenset[str]) -> Callable[[CheckedPod], Violation | None]:
-    """A check that the SELinux type is one of these, and that user and role are left alone."""
+    """A check that the SELinux type is one of these, and that user and role are not set."""
 
     def breaks(options: SELinuxOptions | None) -> bool:
         return options is not None and bool(

@@ -1,4 +1,4 @@
-"""Which checks make up a level of the Pod Security Standards at a version of Kubernetes?"""
+"""The checks of a level of the Pod Security Standards at a version of Kubernetes."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ VERSION = re.compile(r"v1\.(0|[1-9][0-9]{0,8})", re.ASCII)
 
 
 class Level(StrEnum):
-    """How much a pod may do."""
+    """A level of the Pod Security Standards."""
 
     PRIVILEGED = "privileged"
     BASELINE = "baseline"
@@ -35,8 +35,7 @@ class Control(msgspec.Struct, frozen=True):
     def choose(self, minor: int) -> Check:
         """The variant for a version.
 
-        A version older than the first variant gets that one, as in Kyverno: it errs on the strict
-        side.
+        A version older than the first variant gets that one, the stricter choice, as in Kyverno.
         """
         check = self.variants[0][1]
         for first, variant in self.variants[1:]:
@@ -46,7 +45,7 @@ class Control(msgspec.Struct, frozen=True):
 
 
 def _exempt_windows(check: Check) -> Check:
-    """The check, for pods that do not ask for Windows: there it would make no sense."""
+    """The check, skipped for Windows pods, to which it does not apply."""
 
     def check_unless_windows(pod: CheckedPod) -> Violation | None:
         system = pod.spec.os
@@ -61,7 +60,7 @@ def _since_first(check: Check) -> tuple[tuple[int, Check], ...]:
     return ((0, check),)
 
 
-# In the order in which Kyverno tells them.
+# In Kyverno's order.
 CONTROLS: tuple[Control, ...] = (
     Control(
         "Privilege Escalation",
@@ -84,7 +83,7 @@ CONTROLS: tuple[Control, ...] = (
     Control("Host Namespaces", Level.BASELINE, _since_first(host.check_host_namespaces)),
     Control("HostPath Volumes", Level.BASELINE, _since_first(host.check_host_paths)),
     Control("Host Ports", Level.BASELINE, _since_first(host.check_host_ports)),
-    # Kyverno knows no name for it, so that no exclusion can reach it.
+    # Kyverno has no name for it, so no exclusion can match it.
     Control("", Level.BASELINE, ((34, host.check_probe_hosts),)),
     Control("Privileged Containers", Level.BASELINE, _since_first(privileges.check_privileged)),
     Control("/proc Mount Type", Level.BASELINE, _since_first(privileges.check_proc_mount)),
@@ -141,7 +140,7 @@ def parse_level(text: str) -> Level:
 
 
 def parse_version(text: str) -> int:
-    """The minor version, where the latest is newer than any other."""
+    """The minor version; the latest is newer than any other."""
     if text in ("", "latest"):
         return sys.maxsize
     match = VERSION.fullmatch(text)
@@ -156,7 +155,7 @@ def select_checks(level: Level, minor: int) -> tuple[tuple[str, Check], ...]:
     """The checks of a level, each with the name of its control."""
     match level:
         case Level.PRIVILEGED:
-            # The standard calls this level unrestricted.
+            # The standard also calls this level unrestricted.
             return ()
         case Level.BASELINE:
             chosen = [control for control in CONTROLS if control.level is Level.BASELINE]

@@ -1,4 +1,4 @@
-"""What a check finds in a Pod that it does not allow, and the messages about it."""
+"""Violations of Pod Security checks, and their messages."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,12 +11,12 @@ from lictor.core.evaluate.pod_security.pod import TEMPLATED_KINDS
 FORBIDDEN = "Forbidden"
 REQUIRED = "Required value"
 
-# Nothing found is the empty text.
+# The empty text if nothing was found.
 Found: TypeAlias = str | bool | int | tuple[str, ...]
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One field of the pod that breaks a control."""
+    """One field of the pod that violates a control."""
 
     path: str
     problem: str = FORBIDDEN
@@ -24,10 +24,10 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One check that a pod does not meet.
+    """One check that a pod fails.
 
-    `containers` names those that a report shows the images of. Paths are those in a Pod, even where
-    another resource makes the pod.
+    `containers` names those whose images a report shows. Paths are those in a Pod, even if another
+    resource creates the pod.
     """
 
     check: str
@@ -39,12 +39,12 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 def forbid(path: str, found: Found = "") -> FieldError:
-    """An error about a field that is there but must not be, or not with this value."""
+    """An error for a field that must not exist, or not with this value."""
     return FieldError(path, FORBIDDEN, found)
 
 
 def require(path: str) -> FieldError:
-    """An error about a field that must be there."""
+    """An error for a missing field."""
     return FieldError(path, REQUIRED)
 
 
@@ -54,7 +54,7 @@ def quote(names: Iterable[str]) -> str:
 
 
 def count_noun(noun: str, things: Sequence[object]) -> str:
-    """The noun, with an `s` unless there is exactly one thing."""
+    """The noun, plural unless there is exactly one."""
     return noun if len(things) == 1 else f"{noun}s"
 
 
@@ -64,7 +64,7 @@ def name_containers(names: Sequence[str]) -> str:
 
 
 def name_setters(names: Sequence[str], *, pod: bool) -> str:
-    """Who set something: the pod, containers, or both."""
+    """What set something: the pod, containers, or both."""
     setters = ["pod"] if pod else []
     if names:
         setters.append(name_containers(names))
@@ -72,19 +72,19 @@ def name_setters(names: Sequence[str], *, pod: bool) -> str:
 
 
 class Standard(msgspec.Struct, frozen=True):
-    """What a rule asks for, in its author's words."""
+    """The level and version of a rule, as written."""
 
     level: str
     version: str
 
 
 def locate_error(path: str, kind: str) -> str:
-    """The path of a field of the pod, as seen in the resource of this kind that makes the pod."""
+    """The path of a pod's field in the resource of this kind."""
     if kind in TEMPLATED_KINDS:
         path = path.replace("spec", "spec.template.spec")
     elif kind == "CronJob":
         path = path.replace("spec", "spec.jobTemplate.spec.template.spec")
-    # Kyverno says so for a Pod as well.
+    # Kyverno writes this for a Pod as well.
     return path.replace("metadata", "spec.template.metadata")
 
 
@@ -115,7 +115,7 @@ def format_checks(violations: Sequence[Violation], kind: str) -> str:
 def format_violations(
     rule: str, standard: Standard, violations: Sequence[Violation], kind: str
 ) -> str:
-    """The whole message of a rule that a resource of this kind fails."""
+    """The complete message of a rule for a resource of this kind."""
     return (
         f"Validation rule '{rule}' failed. It violates PodSecurity"
         f' "{standard.level}:{standard.version}": {format_checks(violations, kind)}'

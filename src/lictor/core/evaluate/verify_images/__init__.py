@@ -1,4 +1,4 @@
-"""`verifyImages`: who signed the images of a resource, and which images are meant by it.
+"""`verifyImages`: verifies who signed the images of a resource.
 
-No registry is asked but through `Lookups.registries`, and none for images that no block names.
+Registries are read only through `Lookups.registries`, and only for images that a block matches.
 """

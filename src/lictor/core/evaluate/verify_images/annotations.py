@@ -1,6 +1,6 @@
-"""The annotation in which Kyverno keeps the outcomes of verifications, for those who read it.
+"""The annotation in which Kyverno stores the outcomes of verifications, for its readers.
 
-Nothing here is evidence: whoever may write the object may write it.
+It is no evidence: the author of the object may have written it.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _WORDS: Final = ("pass", "fail", "skip")
 
 
 def annotate_outcomes(resource: JsonObject, outcomes: Mapping[str, str]) -> JsonObject:
-    """The object with these outcomes by image; the very same where it tells them already."""
+    """The object with these outcomes by image; the same object if it already has them."""
     text = orjson.dumps(outcomes, option=orjson.OPT_SORT_KEYS).decode()
     metadata, annotations = _read_annotations(resource)
     if annotations.get(ANNOTATION) == text or len(text) > _LARGEST:
@@ -28,7 +28,7 @@ def annotate_outcomes(resource: JsonObject, outcomes: Mapping[str, str]) -> Json
 
 
 def list_known_outcomes(request: Request, resource: JsonObject) -> dict[str, str]:
-    """What earlier rules wrote, and what was stored with the old object; not what a user wrote."""
+    """What earlier rules wrote, and what the old object had; not what a user wrote."""
     written = _read_annotations(resource)[1].get(ANNOTATION)
     sent = request.admission.get("object") if request.admission is not None else None
     if isinstance(sent, dict) and _read_annotations(sent)[1].get(ANNOTATION) == written:
@@ -36,13 +36,13 @@ def list_known_outcomes(request: Request, resource: JsonObject) -> dict[str, str
     return _read_outcomes(written)
 
 
-def tell_status(status: Status) -> str:
-    """What cannot be decided counts as failed."""
+def format_status(status: Status) -> str:
+    """An error counts as failed."""
     return str(status) if status in _WORDS else str(Status.FAIL)
 
 
 def _read_annotations(resource: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """The metadata, and the annotations in it."""
+    """The metadata, and its annotations."""
     metadata = resource.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     annotations = metadata.get("annotations")

@@ -1,4 +1,4 @@
-"""Who must have signed? The attestors of a policy become the signers whose signatures count."""
+"""Compiles the attestors of a policy to trusted signers."""
 
 from base64 import b64decode
 from binascii import Error as Base64Error
@@ -43,26 +43,26 @@ NOTARY: Final = "Notary"
 
 
 class SecretKey(msgspec.Struct, frozen=True):
-    """Public keys that a Secret holds; which they are is known when the Secret was read."""
+    """Public keys in a Secret, which is read later."""
 
     secret: SecretReference
-    # What the keys are to be trusted for.
+    # What the keys are trusted for.
     template: TrustedKey
 
 
-class Nobody(msgspec.Struct, frozen=True):
-    """An attestor whose signatures never count, and why."""
+class UnusableAttestor(msgspec.Struct, frozen=True):
+    """An attestor whose signatures are never accepted, and why."""
 
     reason: str
 
 
-TrustedSigner: TypeAlias = CosignAttestor | TrustedNotary | SecretKey | Nobody
+TrustedSigner: TypeAlias = CosignAttestor | TrustedNotary | SecretKey | UnusableAttestor
 
 
 class WantedSigner(msgspec.Struct, frozen=True):
-    """One who must have signed, and where their signatures lie."""
+    """A required signer, and the location of the signatures."""
 
-    # Where the policy says so: `.attestors[0].entries[0].keys`.
+    # The field in the policy: `.attestors[0].entries[0].keys`.
     field: str
     signer: TrustedSigner
     location: SignatureLocation
@@ -70,7 +70,7 @@ class WantedSigner(msgspec.Struct, frozen=True):
 
 
 class Quorum(msgspec.Struct, frozen=True):
-    """So many of these must have signed."""
+    """A number of these must have signed."""
 
     members: "tuple[WantedSigner | Quorum, ...]"
     required: int
@@ -79,7 +79,7 @@ class Quorum(msgspec.Struct, frozen=True):
 def compile_attestor_sets(
     sets: tuple[AttestorSet, ...], block: VerifyImages, namespace: str, field: str = ""
 ) -> tuple[Quorum, ...]:
-    """Every set must be satisfied; `namespace` is that of the policy, empty where it has none."""
+    """Every set must be satisfied; `namespace` is that of the policy, empty if it has none."""
     compiler = _Compiler(block, namespace)
     return tuple(
         compiler.compile_set(each, f"{field}.attestors[{index}]", 0)
@@ -88,7 +88,7 @@ def compile_attestor_sets(
 
 
 def compile_signer(entry: Attestor, namespace: str) -> tuple[str, TrustedSigner]:
-    """The field that names who must have signed, and whose signatures count for it."""
+    """The field that names the signer, and the trusted signer."""
     return _Compiler(VerifyImages(), namespace).compile_signer(entry)
 
 
@@ -104,9 +104,9 @@ class _Compiler(msgspec.Struct, frozen=True):
             for index, entry in enumerate(_expand_keys(wanted.entries))
         )
         required = wanted.count or len(members)
-        # Nobody, or fewer than none, would be satisfied by an image that no one has signed.
+        # A count of zero or less would be satisfied by an unsigned image.
         if required < 1:
-            raise CompileError("it must name someone who has to have signed", where=field)
+            raise CompileError("expected at least one required signer", where=field)
         return Quorum(members, required)
 
     def _compile_entry(self, entry: Attestor, field: str, depth: int) -> WantedSigner | Quorum:
@@ -140,7 +140,7 @@ class _Compiler(msgspec.Struct, frozen=True):
             return ".certificates", _compile_certificates(entry.certificates, entry)
         if entry.keyless is not None:
             return ".keyless", self._compile_keyless(entry.keyless)
-        return "", Nobody("nobody is named who must have signed")
+        return "", UnusableAttestor("no signer is given")
 
     def _compile_keys(self, keys: StaticKeys) -> TrustedKey | SecretKey:
         trusted = TrustedKey(
@@ -158,7 +158,7 @@ class _Compiler(msgspec.Struct, frozen=True):
             )
         return SecretKey(secret, trusted)
 
-    def _compile_keyless(self, keyless: Keyless) -> TrustedIdentity | Nobody:
+    def _compile_keyless(self, keyless: Keyless) -> TrustedIdentity | UnusableAttestor:
         identity = Identity(
             issuer=keyless.issuer,
             issuer_regexp=keyless.issuer_reg_exp,
@@ -171,10 +171,10 @@ class _Compiler(msgspec.Struct, frozen=True):
             if not (identity.issuer or identity.issuer_regexp) or not (
                 identity.subject or identity.subject_regexp
             ):
-                return Nobody(f"type {BUNDLE} needs both an issuer and a subject")
+                return UnusableAttestor(f"type {BUNDLE} needs both an issuer and a subject")
             if log.ignore_certificate_log:
-                return Nobody(
-                    f"type {BUNDLE} does not go with ctlog.ignoreSCT: nothing would tell when the "
+                return UnusableAttestor(
+                    f"type {BUNDLE} excludes ctlog.ignoreSCT: nothing would prove when the "
                     "certificate was used; remove ignoreSCT"
                 )
         return TrustedIdentity(
@@ -187,7 +187,7 @@ class _Compiler(msgspec.Struct, frozen=True):
 
 
 def read_access(block: VerifyImages, namespace: str, repository: str = "") -> RegistryAccess:
-    """With whose credentials the registry is asked; `repository`: of the signatures."""
+    """The registry credentials; `repository`: of the signatures."""
     wanted = block.image_registry_credentials
     named = list_named_registries((*block.image_references, block.repository, repository))
     if wanted is None:
@@ -202,7 +202,7 @@ def read_access(block: VerifyImages, namespace: str, repository: str = "") -> Re
 
 
 def _expand_keys(entries: tuple[Attestor, ...]) -> Iterator[Attestor]:
-    """Several keys in one text are as many attestors."""
+    """Several keys in one text are separate attestors."""
     for entry in entries:
         if entry.keys is None:
             yield entry
@@ -243,7 +243,7 @@ def _compile_certificates(wanted: Certificates, entry: Attestor) -> TrustedCerti
 
 def _compile_notary(entry: Attestor) -> tuple[str, TrustedSigner]:
     if entry.certificates is None:
-        return "", Nobody("Notary knows signers by certificates only: give them")
+        return "", UnusableAttestor("Notary needs certificates: set certificates")
     wanted = entry.certificates
     certificates = "\n".join(filter(None, (wanted.cert, wanted.cert_chain)))
     stamps = wanted.ctlog.tsa_cert_chain if wanted.ctlog is not None else ""
@@ -251,17 +251,17 @@ def _compile_notary(entry: Attestor) -> tuple[str, TrustedSigner]:
 
 
 def read_secret_keys(wanted: SecretKey, lookups: Lookups) -> tuple[TrustedKey, ...]:
-    """The keys that the Secret holds now."""
+    """The current keys of the Secret."""
     where = f"Secret {wanted.secret.namespace}/{wanted.secret.name}"
     found = lookups.resource("v1", "Secret", wanted.secret.namespace, wanted.secret.name)
     data = found.get("data") if found is not None else None
     if not isinstance(data, dict):
-        raise LookupFailedError(f"{where} with the public key is not there")
+        raise LookupFailedError(f"{where} with the public key not found")
     text = data.get(_KEY_FIELD)
     try:
         keys = b64decode(text, validate=True).decode() if isinstance(text, str) else ""
     except (Base64Error, UnicodeDecodeError) as error:
-        raise LookupFailedError(f"{where}: {_KEY_FIELD} is no text in base64") from error
+        raise LookupFailedError(f"{where}: {_KEY_FIELD} is not base64") from error
     if not keys:
         raise LookupFailedError(f"{where} has no field {_KEY_FIELD} with a public key")
     return tuple(replace(wanted.template, public_key=key) for key in split_keys(keys))

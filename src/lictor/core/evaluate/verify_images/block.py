@@ -1,4 +1,4 @@
-"""One block of verifyImages: which images it names, and whether one of them is as it demands."""
+"""One block of verifyImages: which images it matches, and their verification."""
 
 import hashlib
 from collections.abc import Callable
@@ -25,21 +25,21 @@ from lictor.core.ports import RegistryAccess
 from lictor.core.raw import Json, JsonObject
 from lictor.core.records import convert_record
 
-# Variables that differ from one request to the next, or with the time; where conditions may use
-# one, what they said of one request is not kept for others.
+# Variables that differ between requests, or with time; if conditions may use one, their result for
+# one request is not cached for others.
 _VARYING: Final = ("request", "serviceAccount", "images", "image", "time_", "random", "@")
 
-# Names an image of the resource; says what it is named by.
+# Whether a pattern matches an image; returns the name that matched.
 Verify: TypeAlias = Callable[[Scope, "TaggedImage"], ImageOutcome]
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A block of a rule, as far as it follows from the policy alone."""
+    """A block of a rule, as far as it depends on the policy only."""
 
     written: VerifyImages
     names: Callable[[ResourceImage], bool]
     skips: Callable[[str], bool]
-    # The block with its variables filled in; EvaluationError where they cannot be.
+    # The block with its variables resolved; raises EvaluationError if they cannot be.
     fill: "Callable[[Case], FilledBlock]"
 
     @property
@@ -48,9 +48,9 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class FilledBlock(msgspec.Struct, frozen=True):
-    """What a block demands of an image for one request."""
+    """The requirements of a block for one request."""
 
-    # Of everything that its outcomes depend on; empty where they depend on the request.
+    # Of everything that its outcomes depend on; empty if they depend on the request.
     fingerprint: str
     access: RegistryAccess
     verify: Verify
@@ -59,13 +59,13 @@ class FilledBlock(msgspec.Struct, frozen=True):
 def compile_block(
     written: VerifyImages, setting: RuleContext, context_names: tuple[str, ...]
 ) -> Block:
-    """Compile one block; `context_names` are those of the rule's own context entries."""
+    """Compile one block; `context_names` are the rule's context entries."""
     block = _replace_deprecated(written)
     document = setting.expressions.document(_list_filled(block))
     make = remember_compiled(lambda filled: _compile_filled(filled, block, setting, context_names))
     if document.is_constant:
         constant = make(document.constant)
-        # Without variables nobody needs the scope, which is made when it is first asked for.
+        # Without variables the scope is not needed; it is built on first use.
         fill: Callable[[Case], FilledBlock] = lambda _: constant  # noqa: E731
     else:
         fill = lambda case: make(_fill(document.fill, case.scope))  # noqa: E731
@@ -78,7 +78,7 @@ def compile_block(
 
 
 def _list_filled(block: VerifyImages) -> JsonObject:
-    """All but conditions: these are asked when it is known what is attested."""
+    """Everything but conditions: these are evaluated when the attestation is known."""
     fields: JsonObject = orjson.loads(msgspec.json.encode(replace(block, validate=None)))
     fields["attestations"] = [
         {key: value for key, value in each.items() if key != "conditions"}
@@ -96,7 +96,7 @@ def _fill(fill: Callable[[Scope], Json], scope: Scope) -> Json:
 
 
 def compile_names(patterns: tuple[str, ...]) -> Callable[[ResourceImage], bool]:
-    """Does one of these patterns name an image, by its digest, its tag or another name of it?"""
+    """Whether one of these patterns matches an image, by digest, tag or another of its names."""
     fits = _compile_any(patterns)
     return lambda image: any(
         fits(name) or any(map(fits, list_aliases(name))) for name in image.names
@@ -109,7 +109,7 @@ def _compile_any(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 def _replace_deprecated(block: VerifyImages) -> VerifyImages:
-    """The same with what older policies write beside `attestors` among them."""
+    """The same with the deprecated fields moved to `attestors`."""
     entry = None
     if block.key:
         entry = Attestor(keys=StaticKeys(public_keys=block.key), annotations=block.annotations)
@@ -128,7 +128,7 @@ def _replace_deprecated(block: VerifyImages) -> VerifyImages:
 
 
 def list_references(block: VerifyImages) -> tuple[str, ...]:
-    """The patterns of the images that a block is about."""
+    """The image patterns of a block."""
     return (*block.image_references, block.image) if block.image else block.image_references
 
 
@@ -168,7 +168,7 @@ def _fingerprint(
 def find_outcome(
     block: Block, tagged: TaggedImage, case: Case, cache: OutcomeCache
 ) -> ImageOutcome:
-    """What the block says of an image: from the cache where it is known."""
+    """The outcome for an image, cached if known."""
     filled = block.fill(case)
     keeps = bool(filled.fingerprint) and block.written.use_cache
     known = _find_known(filled, tagged, cache) if keeps else None
@@ -186,7 +186,7 @@ def _find_known(
     if not tagged.digest:
         known = cache.find(filled.fingerprint, tagged.image.reference)
         if known is not None:
-            # Whoever else judges this object must judge the same image.
+            # Later rules for this object must verify the same image.
             tagged.digest = known.digest
             return known
         try:
@@ -205,7 +205,7 @@ def _keep(
 ) -> None:
     if tagged.digest:
         cache.keep(filled.fingerprint, tagged.pinned, outcome)
-    # Where the digest is not written into the object, what the tag means may be another image
-    # tomorrow: then a success is known by its digest alone.
+    # If the digest is not written into the object, the tag may mean another image tomorrow: then a
+    # success is cached by digest only.
     if block.written.mutate_digest or outcome.status is not Status.PASS:
         cache.keep(filled.fingerprint, tagged.image.reference, outcome)

@@ -1,4 +1,4 @@
-"""What do the registry and the conditions of a block say of one image?"""
+"""Verifies one image with the registry and the conditions of a block."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -38,17 +38,17 @@ from lictor.core.ports import RegistryAccess
 from lictor.core.raw import JsonObject
 from lictor.core.signatures.records import SignedImage, VerifiedStatement
 
-# What `explain` knows the checks of signers by.
+# The kind of traced closures in `explain`.
 SIGNER_WATCH: Final = "verifyImages"
 
 
 class TaggedImage:
-    """An image and the digest that is meant by it; the registry is asked for it once at most."""
+    """An image and its digest; the registry is queried at most once."""
 
     def __init__(
         self, image: ResourceImage, setting: RuleContext, access: RegistryAccess, digest: str = ""
     ) -> None:
-        """`digest` is what the tag was found to mean before, while judging the same object."""
+        """`digest` is what the tag was resolved to earlier, for the same object."""
         self.image = image
         self.digest = image.parts.digest or digest
         self._setting = setting
@@ -61,15 +61,15 @@ class TaggedImage:
         return f"{self.image.parts.repository}@{self.digest}"
 
     def find_digest(self) -> str:
-        """LookupFailedError where the registry does not tell."""
+        """Raises LookupFailedError if the registry does not answer."""
         if self._error is not None:
             raise self._error
         if not self.digest:
-            self.digest = self.ask_registry()
+            self.digest = self.query_registry()
         return self.digest
 
-    def ask_registry(self) -> str:
-        """What the tag means now."""
+    def query_registry(self) -> str:
+        """The current digest of the tag."""
         parts = self.image.parts
         registries = self._setting.lookups.registries()
         try:
@@ -88,7 +88,7 @@ class _CompiledAttestation(msgspec.Struct, frozen=True):
 
 
 class BlockVerification(msgspec.Struct, frozen=True):
-    """The signatures and attestations that a block demands, and what they must say."""
+    """The signatures and attestations that a block requires, and their conditions."""
 
     setting: RuleContext
     form: str
@@ -119,9 +119,9 @@ class BlockVerification(msgspec.Struct, frozen=True):
         )
 
     def verify(self, scope: Scope, tagged: TaggedImage) -> ImageOutcome:
-        """What the registry and the conditions say of an image."""
+        """The outcome of the registry and the conditions for an image."""
         image, scope = tagged.image, scope.child(image=tagged.image.describe())
-        # Outside of what is caught below: whoever may not ask here is asked again elsewhere.
+        # Outside the `try` below: on the wrong thread, the rule is evaluated again elsewhere.
         registries = self.setting.lookups.registries()
         try:
             digest = tagged.find_digest()
@@ -138,7 +138,7 @@ class BlockVerification(msgspec.Struct, frozen=True):
         refusal = refuse(error)
         if self.quorums:
             return _fail_signatures(image, (refusal,))
-        return ImageOutcome(Status.FAIL, _tell_attestations(image, refusal.text))
+        return ImageOutcome(Status.FAIL, _format_attestations_failure(image, refusal.text))
 
     def _check_signatures(
         self, image: ResourceImage, evidence: ImageEvidence
@@ -160,16 +160,16 @@ class BlockVerification(msgspec.Struct, frozen=True):
                 refusals = find_refusals(quorum, watched)
                 if refusals:
                     text = "; ".join(each.text for each in refusals)
-                    return ImageOutcome(Status.FAIL, _tell_attestations(image, text))
+                    return ImageOutcome(Status.FAIL, _format_attestations_failure(image, text))
             if attestation.name:
                 scope = scope.with_values({attestation.name: check.predicate})
-        return self._ask_denial(scope) or ImageOutcome(
+        return self._evaluate_denial(scope) or ImageOutcome(
             Status.PASS,
             f"verified image {'attestations' if self.attestations else 'signatures'} for "
             f"{image.reference}",
         )
 
-    def _ask_denial(self, scope: Scope) -> ImageOutcome | None:
+    def _evaluate_denial(self, scope: Scope) -> ImageOutcome | None:
         if self.denies is None or self.denial is None:
             return None
         try:
@@ -201,12 +201,12 @@ def _compile_attestations(
 
 
 def _attestors_of(attestation: Attestation) -> tuple[AttestorSet, ...]:
-    # Where nobody is named, an attestor that never counts says so for every image.
+    # Without a signer, an attestor that is never accepted reports it for every image.
     return attestation.attestors or (AttestorSet(entries=(Attestor(),)),)
 
 
 class _StatementCheck:
-    """Are the attestations of one type as they must be? Remembers what the first of them says."""
+    """Checks the attestations of one type. Caches the content of the first."""
 
     def __init__(
         self, attestation: _CompiledAttestation, evidence: ImageEvidence, scope: Scope
@@ -217,7 +217,7 @@ class _StatementCheck:
         self.predicate: JsonObject = {}
 
     def check(self, wanted: WantedSigner) -> tuple[VerifiedStatement, ...]:
-        """Every attestation of the type by this signer must be as the conditions say."""
+        """Every attestation of the type by this signer must satisfy the conditions."""
         attestation = self._attestation
         statements = self._evidence.read_statements(wanted, attestation.type)
         predicates = [read_predicate(each) for each in statements]
@@ -237,8 +237,8 @@ class _StatementCheck:
         except LictorError as error:
             raise SignatureRefusedError(f"failed to check attestations: {error}") from error
         if not holds:
-            told = f"attestation checks failed for predicate {attestation.type}: {text}"
-            raise SignatureRefusedError(told.rstrip(": "))
+            text = f"attestation checks failed for predicate {attestation.type}: {text}"
+            raise SignatureRefusedError(text.rstrip(": "))
 
 
 def _fail_signatures(image: ResourceImage, refusals: tuple[Refusal, ...]) -> ImageOutcome:
@@ -247,5 +247,5 @@ def _fail_signatures(image: ResourceImage, refusals: tuple[Refusal, ...]) -> Ima
     return ImageOutcome(status, f"failed to verify image {image.reference}: {text}")
 
 
-def _tell_attestations(image: ResourceImage, text: str) -> str:
+def _format_attestations_failure(image: ResourceImage, text: str) -> str:
     return f"image attestations verification failed for {image.reference}: {text}"

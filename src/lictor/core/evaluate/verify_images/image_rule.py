@@ -1,8 +1,8 @@
-"""A rule with verifyImages is asked twice, as in Kyverno.
+"""A rule with verifyImages is evaluated in two phases, as in Kyverno.
 
-The verification gives one result for each image, and writes digests into the object; the check of
-the finished object gives one result about digests and about `required`. Annotations of the object
-are written, and never believed.
+The verification returns one result for each image, and writes digests into the object; the check of
+the final object returns one result about digests and `required`. Annotations of the object are
+written, and never trusted.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from lictor.core.evaluate.expressions import Expressions
 from lictor.core.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.core.evaluate.verify_images.annotations import (
     annotate_outcomes,
+    format_status,
     list_known_outcomes,
-    tell_status,
 )
 from lictor.core.evaluate.verify_images.block import (
     Block,
@@ -39,7 +39,7 @@ from lictor.core.raw import Json, JsonObject
 
 
 class ImageRule(msgspec.Struct, frozen=True):
-    """A rule with verifyImages: its blocks, and where images stand."""
+    """A rule with verifyImages: its blocks, and the paths of images."""
 
     setting: RuleContext
     blocks: tuple[Block, ...]
@@ -47,7 +47,7 @@ class ImageRule(msgspec.Struct, frozen=True):
     cache: OutcomeCache
 
     def _find_named(self, resource: JsonObject) -> list[ResourceImage]:
-        """The images that blocks name, as often as they do."""
+        """The images that blocks match, once for each block."""
         return [
             image
             for image in self.list_images(resource)
@@ -77,10 +77,10 @@ class ImageRule(msgspec.Struct, frozen=True):
         self, case: Case, block: Block, image: ResourceImage, verified: "_Verified"
     ) -> Iterator[RuleOutcome]:
         if image.is_in(case.request.old_object):
-            # As in Kyverno: what runs already is not judged anew by every change of the object.
+            # As in Kyverno: running images are not verified again by every change of the object.
             return
         tagged = self._tag(case, block, image, verified.digests.get(image.text, ""))
-        outcome = self._judge(case, block, tagged)
+        outcome = self._check_image(case, block, tagged)
         if block.written.mutate_digest and not image.parts.digest:
             try:
                 verified.write_digest(image, tagged.find_digest())
@@ -92,7 +92,7 @@ class ImageRule(msgspec.Struct, frozen=True):
             verified.digests[image.text] = tagged.digest
         if outcome is not None:
             if block.verifies:
-                # As in Kyverno, by the name that the object has afterwards.
+                # As in Kyverno, by the name after the change.
                 is_pinned = bool(block.written.mutate_digest and tagged.digest)
                 verified.note(tagged, outcome.status, is_pinned=is_pinned)
             yield RuleOutcome(outcome.status, outcome.message)
@@ -100,7 +100,7 @@ class ImageRule(msgspec.Struct, frozen=True):
     def _tag(self, case: Case, block: Block, image: ResourceImage, digest: str = "") -> TaggedImage:
         return TaggedImage(image, self.setting, block.fill(case).access, digest)
 
-    def _judge(self, case: Case, block: Block, tagged: TaggedImage) -> ImageOutcome | None:
+    def _check_image(self, case: Case, block: Block, tagged: TaggedImage) -> ImageOutcome | None:
         if not block.verifies:
             return None
         image = tagged.image
@@ -111,7 +111,7 @@ class ImageRule(msgspec.Struct, frozen=True):
         return find_outcome(block, tagged, case, self.cache)
 
     def check_images(self, case: Case) -> tuple[Result, ...]:
-        """The finished object: has each image its digest, and was it verified?"""
+        """The final object: does each image have its digest, and was it verified?"""
         resource = case.request.object
         if resource is None:
             return ()
@@ -129,7 +129,7 @@ class ImageRule(msgspec.Struct, frozen=True):
         return (self.setting.result(case, outcome),) if outcome is not None else ()
 
     def _is_skipped(self, case: Case, image: ResourceImage) -> bool:
-        """The word of the last block counts, as in Kyverno; none of them has failed."""
+        """The last block decides, as in Kyverno; none of them has failed."""
         last = self.blocks[-1]
         return last.verifies and (not last.names(image) or self._is_exempt(case, last, image))
 
@@ -143,8 +143,8 @@ class ImageRule(msgspec.Struct, frozen=True):
         )
 
     def _is_verified(self, case: Case, block: Block, image: ResourceImage) -> bool:
-        # Nobody has verified what a block without attestors names: `required` says that someone
-        # must have, and what the object's annotations say of it anyone could have written.
+        # A block without attestors verifies nothing: `required` demands a verification, and anyone
+        # could have written the object's annotations.
         if not block.verifies:
             return False
         try:
@@ -153,19 +153,19 @@ class ImageRule(msgspec.Struct, frozen=True):
             tagged = self._tag(case, block, image)
             return find_outcome(block, tagged, case, self.cache).status is Status.PASS
         except EvaluationError:
-            # The verification has said why.
+            # The verification has reported the reason.
             return False
 
     def _is_exempt(self, case: Case, block: Block, image: ResourceImage) -> bool:
-        """Does skipImageReferences name it, or named it before its digest was written?"""
+        """Whether skipImageReferences matches it, or matched it before its digest was written."""
         if block.skips(image.reference):
             return True
         tagged_name = image.parts.reference_with_tag
         if not (image.parts.digest and image.parts.tag and block.skips(tagged_name)):
             return False
-        # Anyone may write the name of a free tag before the digest of another image.
+        # A user may prepend the name of an exempt tag to the digest of another image.
         try:
-            return self._tag(case, block, image).ask_registry() == image.parts.digest
+            return self._tag(case, block, image).query_registry() == image.parts.digest
         except LookupFailedError:
             return False
 
@@ -173,20 +173,20 @@ class ImageRule(msgspec.Struct, frozen=True):
 def _sum_up(passed: list[str], skipped: list[str]) -> RuleOutcome | None:
     if not passed and not skipped:
         return None
-    told = f", skipped images: {' '.join(skipped)}" if skipped else ""
+    text = f", skipped images: {' '.join(skipped)}" if skipped else ""
     if passed:
-        return RuleOutcome(Status.PASS, f"image verified{told}")
-    return RuleOutcome(Status.SKIP, f"image skipped{told}")
+        return RuleOutcome(Status.PASS, f"image verified{text}")
+    return RuleOutcome(Status.SKIP, f"image skipped{text}")
 
 
 class _Verified:
-    """What a verification leaves behind: digests in the object, and the outcomes in annotations."""
+    """The effects of a verification: digests in the object, and outcomes in annotations."""
 
     def __init__(self, resource: JsonObject) -> None:
         self._resource = resource
         self._changed: Json = resource
         self._outcomes: dict[str, str] = {}
-        # What tags were found to mean: the same for every block and container.
+        # Resolved tags: the same for every block and container.
         self.digests: dict[str, str] = {}
 
     def write_digest(self, image: ResourceImage, digest: str) -> None:
@@ -195,10 +195,10 @@ class _Verified:
 
     def note(self, tagged: TaggedImage, status: Status, *, is_pinned: bool) -> None:
         named = tagged.pinned if is_pinned else tagged.image.reference
-        self._outcomes[named] = tell_status(status)
+        self._outcomes[named] = format_status(status)
 
     def finish(self, case: Case) -> JsonObject:
-        """The object as it is to be; the very same where nothing changed."""
+        """The final object; the same object if nothing changed."""
         if self._outcomes:
             known = list_known_outcomes(case.request, self._resource)
             self._changed = annotate_outcomes(self._changed, {**known, **self._outcomes})
@@ -207,7 +207,7 @@ class _Verified:
 
 
 def _replace_at(document: Json, path: tuple[str | int, ...], value: str) -> Json:
-    """A copy of the document in which only the way to the path is new."""
+    """A copy of the document in which only the parents of the path are new."""
     if not path:
         return value
     step = path[0]
@@ -220,7 +220,7 @@ def _replace_at(document: Json, path: tuple[str | int, ...], value: str) -> Json
 
 
 def compile_image_rule(rule: Rule, setting: RuleContext, cache: OutcomeCache) -> ImageRule:
-    """Compile everything about images that a rule says."""
+    """Compile the image verification of a rule."""
     names = tuple(entry.name for entry in rule.context)
     blocks = tuple(compile_block(block, setting, names) for block in rule.verify_images)
     images = compile_image_list(rule.image_extractors, setting.expressions)
@@ -228,7 +228,7 @@ def compile_image_rule(rule: Rule, setting: RuleContext, cache: OutcomeCache) ->
 
 
 def only_named(check: Check, rule: Rule, expressions: Expressions) -> Check:
-    """The check for objects with an image that the rule names; of others it says nothing at all."""
+    """The check for objects with a matching image; no results for others."""
     list_images = compile_image_list(rule.image_extractors, expressions)
     names = compile_names(
         tuple(pattern for block in rule.verify_images for pattern in list_references(block))

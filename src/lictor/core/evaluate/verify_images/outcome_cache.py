@@ -1,4 +1,4 @@
-"""What was found out about images, kept for a while: no registry is asked again meanwhile."""
+"""Caches the outcomes of image verification, to avoid registry requests."""
 
 import time
 from collections.abc import Callable
@@ -9,23 +9,23 @@ import msgspec
 from lictor.core.model.result import Status
 from lictor.core.raw import Json
 
-# Long enough for one request to pass both of its webhooks, too short for anyone to wait for.
+# Long enough for one request to pass both of its webhooks, and short enough not to be noticed.
 _FAILURE_SECONDS: Final = 5.0
 
 
 class ImageOutcome(msgspec.Struct, frozen=True):
-    """What the verification of one image by one block of a rule came to."""
+    """The outcome of verifying one image with one block of a rule."""
 
     status: Status
     message: str
-    # Of the image that was verified; empty where it is not known.
+    # Of the verified image; empty if unknown.
     digest: str = ""
-    # What a verified attestation says, for those who ask for it later.
+    # The content of a verified attestation, for later use.
     payload: Json = None
 
 
 class OutcomeCacheSettings(msgspec.Struct, frozen=True):
-    """As Kyverno's flags imageVerifyCacheEnabled, -MaxSize and -TTLDuration (seconds) say."""
+    """Kyverno's flags imageVerifyCacheEnabled, -MaxSize and -TTLDuration (seconds)."""
 
     enabled: bool = True
     max_size: int = 1000
@@ -33,11 +33,11 @@ class OutcomeCacheSettings(msgspec.Struct, frozen=True):
 
 
 class OutcomeCache:
-    """Outcomes by block and image; for any thread.
+    """Outcomes by block and image; thread-safe.
 
-    A key tells everything that an outcome depends on. What was verified is kept for the whole time;
-    what was not, for seconds only, so that one request need not ask twice. Only operations on a
-    dict that no other thread can come between are used, so there is no lock.
+    A key contains everything that an outcome depends on. Successes are cached for the whole time;
+    failures for seconds only, so that one request does not query twice. Only atomic operations on
+    a dict are used, so there is no lock.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class OutcomeCache:
         self._known: dict[tuple[str, str], tuple[float, ImageOutcome]] = {}
 
     def find(self, block: str, image: str) -> ImageOutcome | None:
-        """What is known of an image, named with tag or digest."""
+        """The cached outcome of an image, named with tag or digest."""
         known = self._known.get((block, image))
         if known is None:
             return None
@@ -64,10 +64,10 @@ class OutcomeCache:
         seconds = settings.ttl if outcome.status is Status.PASS else _FAILURE_SECONDS
         if not settings.enabled or settings.max_size < 1 or seconds <= 0:
             return
-        # At its end, so that the oldest are at the beginning.
+        # At the end, so that the oldest are first.
         self._known.pop((block, image), None)
         self._known[block, image] = (self._clock() + seconds, outcome)
-        # An image is known by its tag and by its digest.
+        # An image is cached by its tag and by its digest.
         while len(self._known) > 2 * settings.max_size:
             self._forget_oldest()
 

@@ -1,4 +1,4 @@
-"""Which images does a resource name, and where? Fields of Pods, or those that extractors tell."""
+"""Finds the images of a resource: fields of Pods, or those of custom extractors."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -19,21 +19,21 @@ _Step: TypeAlias = str | int
 
 
 class ResourceImage(msgspec.Struct, frozen=True):
-    """An image as a resource names it, at a path."""
+    """An image in a resource, at a path."""
 
     path: tuple[_Step, ...]
-    # As it is written there.
+    # The original text.
     text: str
     parts: ImageReference
 
     @property
     def reference(self) -> str:
-        """The whole name: with the digest where there is one, else with the tag."""
+        """The full name: with the digest if there is one, otherwise with the tag."""
         return self.parts.reference
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What patterns may name it by: a digest does not make it another image than its tag."""
+        """The names for patterns: a digest does not make it another image than its tag."""
         if self.parts.digest and self.parts.tag:
             return (self.reference, self.parts.reference_with_tag)
         return (self.reference,)
@@ -43,11 +43,11 @@ class ResourceImage(msgspec.Struct, frozen=True):
         return "".join(f"/{escape_key(str(step))}" for step in self.path)
 
     def describe(self) -> JsonObject:
-        """What conditions see as `image`."""
+        """The variable `image` of conditions."""
         return describe_image(self.parts, self.pointer)
 
     def is_in(self, resource: JsonObject | None) -> bool:
-        """Does that resource name the very same image at the same place?"""
+        """Whether that resource has the same image at the same path."""
         found: Json = resource
         for step in self.path:
             if isinstance(found, dict) and isinstance(step, str):
@@ -63,7 +63,7 @@ ListImages: TypeAlias = Callable[[JsonObject], list[ResourceImage]]
 
 
 class _Extractor(msgspec.Struct, frozen=True):
-    """A path with `*` for every element, the field that holds the image, and what to make of it."""
+    """A path with `*` for every element, the field of the image, and how to transform it."""
 
     fields: tuple[str, ...]
     value: str
@@ -96,11 +96,11 @@ class _Extractor(msgspec.Struct, frozen=True):
 
     def _read(self, holder: JsonObject, path: tuple[_Step, ...]) -> ResourceImage | None:
         text: Json = holder.get(self.value)
-        # As in Kyverno: blanks name nothing; they stand for what somebody else fills in later.
+        # As in Kyverno: blank names are placeholders that another controller fills in later.
         if text is None or (isinstance(text, str) and not text.strip()):
             return None
         if not isinstance(text, str):
-            # What is no text is no image that anybody could run, but nobody has verified it either.
+            # A value that is not a string cannot run, but it was not verified either.
             raise EvaluationError(f"expected the name of an image at {_write(path)}")
         named: Json = text
         if self.query is not None:
@@ -142,7 +142,7 @@ _POD_EXTRACTORS: dict[str, tuple[_Extractor, ...]] = {
 def compile_image_list(
     extractors: Mapping[str, Sequence[ImageExtractor]], expressions: Expressions
 ) -> ListImages:
-    """What a rule's extractors say of a kind stands in for what is known of it."""
+    """A rule's extractors for a kind replace the built-in ones."""
     by_kind = dict(_POD_EXTRACTORS)
     for kind, own in extractors.items():
         by_kind[kind] = tuple(_compile_extractor(each, expressions) for each in own)

@@ -1,4 +1,4 @@
-"""Has everyone signed who must have? Quorums of attestors over what lies beside one image."""
+"""Checks that all required signers have signed: quorums of attestors for one image."""
 
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
@@ -14,9 +14,9 @@ from lictor.core.errors import (
 )
 from lictor.core.evaluate.verify_images.attestors import (
     BUNDLE,
-    Nobody,
     Quorum,
     SecretKey,
+    UnusableAttestor,
     WantedSigner,
     read_secret_keys,
 )
@@ -38,32 +38,32 @@ _Proof = TypeVar("_Proof")
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why one attestor does not count."""
+    """Why one attestor is not accepted."""
 
     text: str
-    # Nobody could be asked: what they would have said is not known.
+    # The registry did not answer: the result is unknown.
     unknown: bool = False
 
 
-# What this one proved; raises SignatureRefusedError or LookupFailedError where it does not count.
+# What this attestor proved; raises SignatureRefusedError or LookupFailedError if not accepted.
 CheckSigner: TypeAlias = Callable[[WantedSigner], object]
 
 
 def find_refusals(quorum: Quorum, check: CheckSigner) -> tuple[Refusal, ...]:
-    """Nothing where enough have signed; else why each of the others does not count."""
+    """Nothing if enough have signed; otherwise why each of the others is not accepted."""
     refusals: list[Refusal] = []
     satisfied = 0
     for member in quorum.members:
-        found = _ask_member(member, check)
+        found = _check_member(member, check)
         refusals += found
         satisfied += not found
         if satisfied >= quorum.required:
             return ()
-    # A quorum that asks for more than there are is never satisfied.
+    # A quorum larger than its number of members is never satisfied.
     return tuple(refusals) or (Refusal(f"only {satisfied} of {quorum.required} have signed"),)
 
 
-def _ask_member(member: WantedSigner | Quorum, check: CheckSigner) -> tuple[Refusal, ...]:
+def _check_member(member: WantedSigner | Quorum, check: CheckSigner) -> tuple[Refusal, ...]:
     if isinstance(member, Quorum):
         return find_refusals(member, check)
     try:
@@ -74,13 +74,13 @@ def _ask_member(member: WantedSigner | Quorum, check: CheckSigner) -> tuple[Refu
 
 
 def refuse(error: LictorError, field: str = "") -> Refusal:
-    """What a failure says of the attestor that a field names."""
+    """The refusal for the attestor that a field names."""
     unknown = not isinstance(error, SignatureRefusedError | ImageNotFoundError)
     return Refusal(f"{field}: {error}" if field else str(error), unknown)
 
 
 class ImageEvidence:
-    """What lies beside one image; looked up once for all who must have signed."""
+    """The signatures and attestations of one image; looked up once for all attestors."""
 
     def __init__(
         self, registries: Registries, lookups: Lookups, image: SignedImage, form: str
@@ -93,9 +93,9 @@ class ImageEvidence:
         self._found: dict[tuple[str, SignatureLocation], tuple[FoundSignature, ...]] = {}
 
     def check_signature(self, wanted: WantedSigner) -> VerifiedSignature:
-        """Prove that this one signed the image, with the annotations that are asked for."""
+        """Verify that this attestor signed the image, with the required annotations."""
         signer = wanted.signer
-        if isinstance(signer, Nobody):
+        if isinstance(signer, UnusableAttestor):
             raise SignatureRefusedError(signer.reason)
         if isinstance(signer, TrustedNotary):
             return self._check_notary(wanted, signer)
@@ -105,9 +105,9 @@ class ImageEvidence:
         return self._check_cosign(wanted, signer)
 
     def read_statements(self, wanted: WantedSigner, type_: str) -> tuple[VerifiedStatement, ...]:
-        """The attestations of a type that this one made; refused where there is none."""
+        """The attestations of a type by this attestor; SignatureRefusedError without any."""
         signer = wanted.signer
-        if isinstance(signer, Nobody):
+        if isinstance(signer, UnusableAttestor):
             raise SignatureRefusedError(signer.reason)
         if wanted.annotations:
             # Only signatures carry annotations.
@@ -144,10 +144,10 @@ class ImageEvidence:
         signer: TrustedIdentity,
         made: tuple[VerifiedStatement, ...],
     ) -> None:
-        """As in Kyverno, an attestation of the type by another identity spoils the right one."""
+        """As in Kyverno, an attestation of the type by another identity overrides the right one."""
         from lictor.core.signatures.verification import accept_statements
 
-        # An identity that says nothing at all would be refused: it would trust everybody.
+        # An empty identity is rejected: it would trust everyone.
         everybody = (Identity(issuer_regexp=".*"),)
         anyone = msgspec.structs.replace(signer, identities=everybody, extensions={})
         trusted = accept_statements(found, self._image, anyone, self._registries)
@@ -208,7 +208,7 @@ def _of_type(
 
 
 def read_predicate(statement: VerifiedStatement) -> JsonObject:
-    """What is attested, by field; SignatureRefusedError where it has no fields."""
+    """The attested content by field; raises SignatureRefusedError if it has no fields."""
     predicate = statement.statement.get("predicate")
     if not isinstance(predicate, dict):
         raise SignatureRefusedError(f"{statement.origin} has no predicate with fields")

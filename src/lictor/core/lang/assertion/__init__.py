@@ -1,7 +1,7 @@
-"""Assertion trees of kyverno-json: JSON that says what other JSON must look like.
+"""Assertion trees of kyverno-json: JSON that describes other JSON.
 
-A tree knows nothing of where the value comes from: policies, chainsaw's asserts and the checks of
-test files all use it.
+A tree does not depend on the source of the value: policies, chainsaw's asserts and the checks of
+test files use it.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,9 +39,9 @@ def _make_host(now: Clock | None) -> JmesPathHost:
 
 
 def compile_assertion(tree: Json, *, now: Clock | None = None) -> Assertion:
-    """The test that a tree stands for: no mismatches where a value is as asserted.
+    """Compile a tree to a test: no mismatches if a value is as asserted.
 
-    `bindings` are the variables, by name without the `$`; each is looked up when first used.
+    `bindings` are the variables, by name without the `$`; each is read on first use.
     """
     try:
         test = compile_tree(tree, partial(parse_expression, host=_make_host(now)))
@@ -58,7 +58,7 @@ def compile_assertion(tree: Json, *, now: Clock | None = None) -> Assertion:
 
 
 def compile_expression(text: str, *, now: Clock | None = None) -> Callable[[Json, Bindings], Json]:
-    """One expression, as it stands between the parentheses of an assertion."""
+    """One expression, as between the parentheses of an assertion."""
     evaluate = parse_expression(text, _make_host(now))
 
     def query(value: Json, bindings: Bindings) -> Json:

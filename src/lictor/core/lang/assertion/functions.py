@@ -1,4 +1,4 @@
-"""The functions an expression may call: those of a query, and those that only assertions know."""
+"""The functions of expressions: those of queries, and those of assertions only."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -75,31 +75,53 @@ def _strip(strip: Callable[..., str]) -> Callable[..., str]:
     return lambda text, letters="": strip(text, letters or None)
 
 
-# Where arguments are optional there is one line for each number of them.
+# With optional arguments, there is one line for each number of them.
 _EXTRA: Sequence[FunctionSpec] = (
-    define("at(array, number) any", _at, "gives the item at an index"),
-    define("avg(array[number]) number", _average, "gives the average of numbers, or null"),
-    define("concat(string, string) string", str.__add__, "puts two texts together"),
-    define("json_parse(string) any", decode_json, "reads JSON"),
-    define("wildcard(string, string) bool", match_wildcard, "says whether a text fits a pattern"),
+    define("at(array, number) any", _at, "returns the item at an index"),
+    define("avg(array[number]) number", _average, "returns the average of numbers, or null"),
+    define("concat(string, string) string", str.__add__, "concatenates two texts"),
+    define("json_parse(string) any", decode_json, "parses JSON"),
+    define(
+        "wildcard(string, string) bool", match_wildcard, "returns whether a text matches a pattern"
+    ),
     define("find_first(string, string) number", _find(str.find), "finds a part of a text"),
-    define("find_first(string, string, number) number", _find(str.find), "the same, from there"),
-    define("find_first(string, string, number, number) number", _find(str.find), "and up to there"),
-    define("find_last(string, string) number", _find(str.rfind), "finds the last such part"),
-    define("find_last(string, string, number) number", _find(str.rfind), "the same, from there"),
-    define("find_last(string, string, number, number) number", _find(str.rfind), "and up to there"),
-    define("from_items(array) object", _from_items, "makes an object of pairs"),
-    define("group_by(array, expref) object", _group_by, "puts items with the same key together"),
-    define("lower(string) string", str.lower, "makes letters small"),
-    define("upper(string) string", str.upper, "makes letters large"),
-    define("pad_left(string, number) string", _pad(str.rjust), "fills a text up on the left"),
-    define("pad_left(string, number, string) string", _pad(str.rjust), "the same, with that"),
-    define("pad_right(string, number) string", _pad(str.ljust), "fills a text up on the right"),
-    define("pad_right(string, number, string) string", _pad(str.ljust), "the same, with that"),
-    define("trim_left(string) string", _strip(str.lstrip), "takes space off the beginning"),
-    define("trim_left(string, string) string", _strip(str.lstrip), "takes these letters off it"),
-    define("trim_right(string) string", _strip(str.rstrip), "takes space off the end"),
-    define("trim_right(string, string) string", _strip(str.rstrip), "takes these letters off it"),
+    define("find_first(string, string, number) number", _find(str.find), "the same, from an index"),
+    define(
+        "find_first(string, string, number, number) number",
+        _find(str.find),
+        "the same, between two indexes",
+    ),
+    define("find_last(string, string) number", _find(str.rfind), "finds the last occurrence"),
+    define("find_last(string, string, number) number", _find(str.rfind), "the same, from an index"),
+    define(
+        "find_last(string, string, number, number) number",
+        _find(str.rfind),
+        "the same, between two indexes",
+    ),
+    define("from_items(array) object", _from_items, "creates an object from pairs"),
+    define("group_by(array, expref) object", _group_by, "groups items by key"),
+    define("lower(string) string", str.lower, "converts to lower case"),
+    define("upper(string) string", str.upper, "converts to upper case"),
+    define("pad_left(string, number) string", _pad(str.rjust), "pads a text on the left"),
+    define(
+        "pad_left(string, number, string) string",
+        _pad(str.rjust),
+        "the same, with a given character",
+    ),
+    define("pad_right(string, number) string", _pad(str.ljust), "pads a text on the right"),
+    define(
+        "pad_right(string, number, string) string",
+        _pad(str.ljust),
+        "the same, with a given character",
+    ),
+    define("trim_left(string) string", _strip(str.lstrip), "removes leading whitespace"),
+    define(
+        "trim_left(string, string) string", _strip(str.lstrip), "removes these leading characters"
+    ),
+    define("trim_right(string) string", _strip(str.rstrip), "removes trailing whitespace"),
+    define(
+        "trim_right(string, string) string", _strip(str.rstrip), "removes these trailing characters"
+    ),
     define(
         "zip(array...) array",
         lambda *rows: [list(row) for row in zip(*rows, strict=False)],
@@ -119,7 +141,7 @@ SPECS = _list_specs()
 
 
 def find_function(name: str, count: int, host: JmesPathHost) -> Function:
-    """The function of this name that takes so many arguments."""
+    """The function of this name with this number of arguments."""
     specs = SPECS.get(name)
     if specs is None:
         raise CompileError(f"unknown function: {name}")
@@ -139,7 +161,7 @@ def _check_arguments(spec: FunctionSpec, count: int, host: JmesPathHost) -> Func
     def call(arguments: list[Json]) -> Json:
         for at, test in enumerate(tests):
             if not test(arguments[at]):
-                raise FunctionError(f"{spec.signature}: argument {at + 1} is of another type")
+                raise FunctionError(f"{spec.signature}: argument {at + 1} has the wrong type")
         try:
             return handler(*ahead, *arguments)
         except (ValueError, ArithmeticError) as error:

@@ -1,4 +1,4 @@
-"""The parts an expression is built of: each builder makes a closure of the closures below it."""
+"""Builders of closures for the parts of an expression, from the closures of their operands."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ def identity(value: Json, lookup: Lookup) -> Json:  # noqa: ARG001
 
 
 def nothing(value: Json, lookup: Lookup) -> Json:  # noqa: ARG001
-    """The root `$`: there is none in an assertion, so it is null."""
+    """The root `$`: null in an assertion, which has none."""
     return None
 
 
@@ -32,7 +32,7 @@ def build_literal(literal: Json) -> Evaluate:
 
 
 def build_field(name: str) -> Evaluate:
-    """A member of an object, null where there is none."""
+    """A member of an object; null if it is missing."""
     return lambda value, _lookup: value.get(name) if isinstance(value, dict) else None
 
 
@@ -42,7 +42,7 @@ def build_variable(name: str) -> Evaluate:
 
 
 def build_index(left: Evaluate, at: int) -> Evaluate:
-    """`left[at]`, null beyond the end."""
+    """`left[at]`; null beyond the end."""
 
     def index(value: Json, lookup: Lookup) -> Json:
         items = left(value, lookup)
@@ -54,7 +54,7 @@ def build_index(left: Evaluate, at: int) -> Evaluate:
 
 
 def build_slice(left: Evaluate, part: slice, right: Evaluate) -> Evaluate:
-    """`left[a:b:c]`, and what follows applied to each item; of a text, the part of the text."""
+    """`left[a:b:c]`, with `each` applied to each item; of a text, a substring."""
 
     def cut(value: Json, lookup: Lookup) -> Json:
         whole = left(value, lookup)
@@ -76,7 +76,7 @@ def _project(items: list[Json], right: Evaluate, lookup: Lookup) -> list[Json]:
 
 
 def _try(part: Evaluate, value: Json, lookup: Lookup) -> Json:
-    """The value of a part, null where it fails: so some projections read what they start from."""
+    """The value of a part; null if it fails: some projections read their input so."""
     try:
         return part(value, lookup)
     except EvaluationError:
@@ -84,7 +84,7 @@ def _try(part: Evaluate, value: Json, lookup: Lookup) -> Json:
 
 
 def build_projection(left: Evaluate, right: Evaluate) -> Evaluate:
-    """`left[*]` and what follows."""
+    """`left[*]` with the rest applied to each item."""
 
     def project(value: Json, lookup: Lookup) -> Json:
         items = left(value, lookup)
@@ -94,7 +94,7 @@ def build_projection(left: Evaluate, right: Evaluate) -> Evaluate:
 
 
 def build_flatten(left: Evaluate, right: Evaluate) -> Evaluate:
-    """`left[]` and what follows."""
+    """`left[]` with the rest applied to each item."""
 
     def flatten(value: Json, lookup: Lookup) -> Json:
         items = _try(left, value, lookup)
@@ -112,7 +112,7 @@ def build_flatten(left: Evaluate, right: Evaluate) -> Evaluate:
 
 
 def build_filter(left: Evaluate, right: Evaluate, condition: Evaluate) -> Evaluate:
-    """`left[?condition]` and what follows."""
+    """`left[?condition]` with the rest applied to each item."""
 
     def select(value: Json, lookup: Lookup) -> Json:
         items = _try(left, value, lookup)
@@ -125,7 +125,7 @@ def build_filter(left: Evaluate, right: Evaluate, condition: Evaluate) -> Evalua
 
 
 def build_value_projection(left: Evaluate, right: Evaluate) -> Evaluate:
-    """`left.*` and what follows."""
+    """`left.*` with the rest applied to each item."""
 
     def project(value: Json, lookup: Lookup) -> Json:
         members = _try(left, value, lookup)
@@ -147,7 +147,7 @@ def build_sub(left: Evaluate, right: Evaluate) -> Evaluate:
 
 
 def build_pipe(left: Evaluate, right: Evaluate) -> Evaluate:
-    """`left | right`: right sees null as well."""
+    """`left | right`: also evaluates right for null."""
     return lambda value, lookup: right(left(value, lookup), lookup)
 
 
@@ -199,13 +199,13 @@ def build_call(function: Function, arguments: Sequence[Evaluate]) -> Evaluate:
 
 
 def bind(lookup: Lookup, name: str, bound: Json) -> Lookup:
-    """The variables with one more."""
+    """The variables with one added."""
     check_written(bound)
     return lambda wanted: bound if wanted == name else lookup(wanted)
 
 
 def build_let(parts: Sequence[tuple[str, Evaluate]], body: Evaluate) -> Evaluate:
-    """`let $x = a, $y = b in body`; none of the parts sees another."""
+    """`let $x = a, $y = b in body`; the bindings do not see each other."""
 
     def evaluate(value: Json, lookup: Lookup) -> Json:
         inner = lookup
@@ -271,7 +271,7 @@ def build_arithmetic(sign: str, left: Evaluate, right: Evaluate) -> Evaluate:
             return None
         try:
             result = operate(one, other)
-            # Whole numbers must not grow without bound: beyond 64 bits they lose digits, as in Go.
+            # Integers must not grow without limit: beyond 64 bits they lose digits, as in Go.
             return result if -_LARGEST < result < _LARGEST else float(result)
         except (OverflowError, ValueError) as error:
             raise EvaluationError(f"{one} {sign} {other}: {error}") from error

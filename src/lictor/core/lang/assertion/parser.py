@@ -1,4 +1,4 @@
-"""Tokens into a closure, by binding powers: each operator takes what binds tighter than itself."""
+"""Parses tokens to a closure by binding power: an operator takes what binds tighter."""
 
 import json
 import re
@@ -21,7 +21,7 @@ TEXT = "text"
 JSON = "json"
 END = "end"
 
-# re: linear - a text that is not closed ends the reading
+# re: linear - an unclosed text ends the scan
 _LEXEME = re.compile(
     r"""(?P<space>[ \t\n\r]+)
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
@@ -33,12 +33,12 @@ _LEXEME = re.compile(
     | `(?P<json>(?:\\.|[^`\\])*)`""",
     re.VERBOSE | re.DOTALL,
 )
-# Signs that mean the same.
+# Equivalent symbols.
 _ALIASES = {"\u2212": "-", "\u00f7": "/"}
 
 
 class AssertionToken(msgspec.Struct, frozen=True):
-    """A sign, or a value of one of the kinds above; `kind` of a sign is the sign."""
+    """A symbol, or a value of one of the kinds above; `kind` of a symbol is the symbol."""
 
     kind: str
     value: str
@@ -46,7 +46,7 @@ class AssertionToken(msgspec.Struct, frozen=True):
 
 
 def read_tokens(text: str) -> Iterator[AssertionToken]:
-    """Cut the text into tokens, the last one being END."""
+    """Split the text into tokens; the last one is END."""
     position = 0
     while position < len(text):
         found = _LEXEME.match(text, position)
@@ -97,7 +97,7 @@ _MAX_DIGITS = 18
 
 
 def parse_expression(text: str, host: JmesPathHost) -> Evaluate:
-    """Compile an expression; SyntaxFaultError says what is wrong and where."""
+    """Compile an expression; raises SyntaxFaultError with the position."""
     if len(text) > _MAX_LENGTH:
         raise SyntaxFaultError("the expression is too long", text=text, position=_MAX_LENGTH)
     parser = _Parser(text, host)
@@ -212,7 +212,7 @@ class _Parser:
     def _literal_text(self, token: AssertionToken) -> Evaluate:
         text = token.value
         if "\\" in text:
-            # Only the quote and the backslash itself are escaped; any other backslash stands.
+            # Only the quote and the backslash itself are escaped; other backslashes are literal.
             halves = text.split("\\\\")
             text = "\\".join(half.replace("\\'", "'") for half in halves)
         return operators.build_literal(text)

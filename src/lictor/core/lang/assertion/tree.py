@@ -1,4 +1,4 @@
-"""Assertion trees into closures: objects project, lists compare item by item, scalars compare."""
+"""Compiles assertion trees: objects project, lists compare by item, scalars compare."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from lictor.core.lang.assertion.operators import Evaluate, Lookup, bind
 from lictor.core.lang.assertion.values import fits, show_expected, show_found
 from lictor.core.raw import Json, JsonObject
 
-# No DOTALL anywhere: an expression in parentheses stands on one line, or it is a plain key.
+# No DOTALL: an expression in parentheses is on one line, otherwise it is a plain key.
 _FOREACH = re.compile(r"~(\w+)?\.(.*)", re.ASCII)
 _BLANKS = " \t\n\r\f\v"
 _NAME = re.compile(r"\s*(\w+)\Z", re.ASCII)
@@ -20,7 +20,7 @@ _QUERY = re.compile(r"\((?:(\w+):)?(.+)\)\Z", re.ASCII)
 
 
 class Clause(msgspec.Struct, frozen=True):
-    """A key or a value of an assertion tree, taken apart."""
+    """A key or a value of an assertion tree, parsed."""
 
     statement: str
     is_query: bool = False
@@ -30,7 +30,7 @@ class Clause(msgspec.Struct, frozen=True):
 
 
 def parse_clause(text: str) -> Clause:
-    """Take a key apart; a text without any of the signs is the name of a member."""
+    """Parse a key; a text without special characters is the name of a member."""
     whole, for_each, index_name, binding = text, False, "", ""
     if found := _FOREACH.match(text):
         for_each, index_name, text = True, found[1] or "", found[2]
@@ -48,7 +48,7 @@ def parse_clause(text: str) -> Clause:
 
 
 def _last_line(text: str) -> str:
-    """What is bound stands on the line of its arrow, or on the last one above that is not blank."""
+    """A binding is on the line of its arrow, or on the last line before that is not blank."""
     *above, last = text.split("\n")
     while above and not last.strip(_BLANKS):
         last = above.pop()
@@ -58,12 +58,12 @@ def _last_line(text: str) -> str:
 INVALID = "Invalid value"
 REQUIRED = "Required value"
 
-# The way from the root, innermost first; written out only where something is wrong.
+# The path from the root, innermost first; rendered only for a mismatch.
 Path: TypeAlias = "tuple[Path, str] | None"
 
 
 class AssertionMismatch(msgspec.Struct, frozen=True):
-    """Where a value is not as asserted."""
+    """A value that is not as asserted, and its path."""
 
     path: str
     problem: str
@@ -81,7 +81,7 @@ Test: TypeAlias = Callable[[Json, Path, Lookup], Mismatches | None]
 
 
 def show_path(path: Path) -> str:
-    """The path as Kubernetes writes one: `spec.containers[0].name`."""
+    """The path in Kubernetes' notation: `spec.containers[0].name`."""
     parts = []
     while path is not None:
         path, step = path
@@ -98,7 +98,7 @@ def _fail(path: Path, found: Json, detail: str) -> EvaluationError:
 
 
 def compile_tree(tree: Json, parse: Parse) -> Test:
-    """The test that a tree stands for; `parse` compiles the expressions in it."""
+    """Compile a tree to a test; `parse` compiles its expressions."""
     if isinstance(tree, dict):
         return _compile_object(tree, parse)
     if isinstance(tree, list):
@@ -172,7 +172,7 @@ def _compile_object(tree: JsonObject, parse: Parse) -> Test:
     def compare(value: Json, path: Path, lookup: Lookup) -> Mismatches | None:
         found: Mismatches | None = None
         for member in members:
-            # A binding made by one member is seen by those after it.
+            # A binding of one member is visible to later ones.
             wrong, lookup = member(value, path, lookup)
             if wrong:
                 found = [*found, *wrong] if found else wrong

@@ -1,4 +1,4 @@
-"""How values are compared and shown: numbers are numbers, true is not 1, and words are Go's."""
+"""Compares and formats values: numbers are numbers, true is not 1; texts are Go's."""
 
 import math
 
@@ -8,12 +8,12 @@ from lictor.core.raw import Json
 
 
 def is_number(value: Json) -> bool:
-    """Tell whether this is a number; a boolean is none."""
+    """Whether this is a number; a boolean is not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def name_kind(value: Json) -> str:
-    """What Go would call the type of a value."""
+    """Go's name for the type of a value."""
     if value is None:
         return "invalid"
     if isinstance(value, bool):
@@ -26,9 +26,9 @@ def name_kind(value: Json) -> str:
 
 
 def fits(expected: Json, actual: Json) -> bool:
-    """Tell whether a value is as expected; an object may have more members than expected.
+    """Whether a value is as expected; an object may have more members than expected.
 
-    Raises EvaluationError for values that cannot be compared, such as a text and a number.
+    Raises EvaluationError for values that are not comparable, such as a text and a number.
     """
     if isinstance(expected, list):
         if not isinstance(actual, list):
@@ -87,7 +87,7 @@ def _show_number(value: float) -> str:
 
 
 def show_found(value: Json) -> str:
-    """A value that was found, for a message."""
+    """A found value, for a message."""
     if isinstance(value, str):
         return quote_text(value)
     if is_number(value):
@@ -95,12 +95,12 @@ def show_found(value: Json) -> str:
     try:
         return dump_go_json(value)
     except EvaluationError:
-        # What is not JSON (an infinite number, an expression) must not spoil the message.
+        # A value that is not JSON (infinity, an expression) must not break the message.
         return show_expected(value)
 
 
 def show_expected(value: Json) -> str:
-    """A value that was expected, for a message: Go's own notation for lists and objects."""
+    """An expected value, for a message: Go's notation for lists and objects."""
     try:
         return "<nil>" if value is None else _show_nested(value)
     except RecursionError:

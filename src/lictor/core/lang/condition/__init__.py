@@ -1,6 +1,6 @@
-"""The operators of preconditions and deny conditions into functions of key and value.
+"""Compiles the operators of preconditions and deny conditions to functions of key and value.
 
-Variables are filled in before; how conditions are joined by any and all is not decided here.
+Variables are resolved before; any and all are handled elsewhere.
 """
 
 import operator
@@ -49,7 +49,7 @@ _BUILDERS: dict[str, Builder] = {
     "DurationLessThanOrEquals": partial(build_duration_order, operator.le),
     "DurationLessThan": partial(build_duration_order, operator.lt),
 }
-# What is answered where the key is one of the values.
+# The result if the key is one of the values.
 _WHERE_FOUND: dict[Builder, bool] = {
     build_in: True,
     build_any_in: True,
@@ -64,14 +64,14 @@ OPERATORS = frozenset(_BUILDERS)
 
 
 def compile_operator(name: str) -> Callable[[Json, Json], bool]:
-    """Give the function of key and value that an operator stands for."""
+    """The function of key and value for an operator."""
     build = _find_builder(name)
     found = _WHERE_FOUND.get(build)
     if found is None:
         return lambda key, value: build(value)(key)
 
     def compare(key: Json, value: Json) -> bool:
-        # A text that stands in a list as it is; nothing has to be compiled to tell.
+        # A text that is literally in a list: nothing has to be compiled to find it.
         if key.__class__ is str and value.__class__ is list and key in value:
             return found
         return build(value)(key)
@@ -80,7 +80,7 @@ def compile_operator(name: str) -> Callable[[Json, Json], bool]:
 
 
 def compile_operator_with(name: str, value: Json) -> Holds:
-    """Give the function of the key alone, for a value that is the same for every request."""
+    """The function of the key only, for a value that is the same for every request."""
     return _find_builder(name)(value)
 
 
@@ -88,7 +88,7 @@ def _find_builder(name: str) -> Builder:
     known = _NAMES.get(name.lower()) if isinstance(name, str) else None
     if known is not None:
         return _BUILDERS[known]
-    # Loaded on first use: few operators are misspelt, and start-up counts.
+    # Imported on demand: misspelt operators are rare, and start-up time matters.
     from difflib import get_close_matches
 
     close = get_close_matches(str(name).lower(), _NAMES, n=1)

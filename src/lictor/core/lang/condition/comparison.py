@@ -1,6 +1,6 @@
 """Equals, GreaterThan and so on, over texts, durations, quantities, numbers and versions.
 
-Some pairs cannot be compared at all; neither Equals nor NotEquals holds for them.
+Some pairs are not comparable; neither Equals nor NotEquals holds for them.
 """
 
 import math
@@ -77,15 +77,13 @@ def _compile_two_texts(value: str) -> TextVerdict:
         key_quantity = read_quantity(key)
         if key_quantity is None:
             return matches(key)
-        if quantity is None:
-            return None if value else False
-        return key_quantity == quantity
+        return quantity is not None and key_quantity == quantity
 
     return compare
 
 
 def are_equal(left: Json, right: Json, depth: int = 0) -> bool:
-    """Compare values in depth; true is not 1, but 1 is 1.0."""
+    """Compare values deeply; true is not 1, but 1 is 1.0."""
     if depth > _MAX_DEPTH:
         raise TooLargeError("a value is nested too deeply to be compared")
     if isinstance(left, dict):
@@ -108,14 +106,14 @@ def are_equal(left: Json, right: Json, depth: int = 0) -> bool:
 
 
 def count_seconds(value: Json) -> int | None:
-    """Take a number for whole seconds, and give them in nanoseconds; None for anything else."""
+    """Interpret a number as whole seconds, in nanoseconds; None for anything else."""
     if not is_number(value) or (isinstance(value, float) and not math.isfinite(value)):
         return None
     return int(value) * NANOSECONDS
 
 
 def read_length(text: str) -> int | None:
-    """Read a duration, in nanoseconds; a bare `0` may as well be a number, and is taken for one."""
+    """Parse a duration to nanoseconds; a bare `0` is treated as a number."""
     return None if text == "0" else read_duration(text)
 
 

@@ -1,7 +1,7 @@
-"""In, AnyIn, AllIn and their negations: is one of these among those?
+"""In, AnyIn, AllIn and their negations.
 
-The value may be a list, a text that holds a JSON list of texts, a range such as `1-10` (not for
-In and NotIn), or one text. Anything else is answered with None: neither the operator nor its
+The value may be a list, a text that contains a JSON list of texts, a range such as `1-10` (not for
+In and NotIn), or one text. For anything else the result is None: neither the operator nor its
 negation holds.
 """
 
@@ -70,10 +70,10 @@ def build_all_not_in(value: Json) -> Holds:
 def _join(
     compile_one: Callable[[], One], compile_many: Callable[[], Many], *, negated: bool = False
 ) -> Holds:
-    """Join what to do with a single key and with a list of keys.
+    """Join the tests for a single key and for a list of keys.
 
-    Each is compiled for the first key of its sort: where the value is known only when a request
-    comes, there is but one key to ask about.
+    Each is compiled for the first key of its type: if the value depends on the request, there is
+    only one key to test.
     """
     one: One | None = None
     many: Many | None = None
@@ -95,7 +95,7 @@ def _join(
 
 
 def _widen(value: Json) -> Json:
-    """Give a lone number or boolean as a list; only the Any operators take it for one."""
+    """A single number or boolean as a list; only the Any operators accept it."""
     return [value] if isinstance(value, (int, float)) else value
 
 
@@ -120,7 +120,7 @@ def _answer_nothing(key: Json) -> bool | None:  # noqa: ARG001
 
 
 def _compile_contains(texts: list[str]) -> Contains:
-    """Look for a text among others, where either side may be a wildcard pattern."""
+    """Search a text among others; either side may be a wildcard pattern."""
     known = frozenset(texts)
     patterns: tuple[Contains, ...] | None = None
 
@@ -139,7 +139,7 @@ def _compile_contains(texts: list[str]) -> Contains:
 
 
 def _read_members(text: str, *, lenient: bool) -> list[str] | None:
-    """Read a JSON list of texts; what is no JSON at all stands for itself where that is lenient."""
+    """Parse a JSON list of texts; if lenient, text that is no JSON is a single member."""
     try:
         members = orjson.loads(text)
     except ValueError:
@@ -148,7 +148,7 @@ def _read_members(text: str, *, lenient: bool) -> list[str] | None:
         return []
     if not isinstance(members, list):
         return None
-    # Go reads null into a text as an empty text.
+    # Go decodes null to an empty text.
     texts = ["" if member is None else member for member in members]
     return texts if all(isinstance(member, str) for member in texts) else None
 
@@ -160,7 +160,7 @@ def _compile_many(value: Json, quantify: Quantifier, *, negated: bool) -> Many:
 
     def many(keys: list[Json]) -> bool | None:
         texts = [print_value(key) for key in keys]
-        # One text is itself, whatever it says when read as JSON: `[true]` is in "true".
+        # A single text is literal, even if it is JSON: `[true]` is in "true".
         if len(texts) == 1 and texts[0] == value:
             return not negated
         return None if test is None else quantify(map(test, texts))
@@ -169,7 +169,7 @@ def _compile_many(value: Json, quantify: Quantifier, *, negated: bool) -> Many:
 
 
 def _compile_test(value: Json, quantify: Quantifier, *, negated: bool) -> Contains | None:
-    """Compile what each key is asked; None where the value is not something to be in."""
+    """Compile the test for each key; None if the value cannot contain keys."""
     if isinstance(value, str):
         if is_range(value):
             return _compile_range_test(value, quantify, negated=negated)
@@ -188,7 +188,7 @@ def _compile_range_test(value: str, quantify: Quantifier, *, negated: bool) -> C
     if not negated:
         return compile_text(value)
     if quantify is any:
-        # Not the opposite of being within: a text that is no number is neither.
+        # Not the negation of within: a text that is no number is neither.
         return compile_text(value.replace("-", "!-", 1))
     is_within = compile_text(value)
     return lambda key: not is_within(key)

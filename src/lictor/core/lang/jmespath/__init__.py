@@ -1,4 +1,4 @@
-"""JMESPath as Kyverno's policies use it: a query's text in, a callable out. No I/O happens here."""
+"""JMESPath as in Kyverno's policies: compiles a query to a callable. No I/O."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from lictor.core.raw import Json
 
 
 def render_node(node: Node, indent: int = 0) -> str:
-    """Draw a node and what is below it. The braces after children stay open, as in the original."""
+    """Render a node and its children. The braces after children stay open, as in Kyverno."""
     outer, inner = " " * indent, " " * (indent + 2)
     lines = [f"{outer}{node.kind} {{\n"]
     if node.value is not None:
@@ -34,7 +34,7 @@ def _render_value(node: Node) -> str:
     if isinstance(node.value, Token):
         return node.value.value
     if node.kind is NodeKind.SLICE:
-        # The original prints addresses of numbers here; the numbers themselves say more.
+        # Kyverno prints addresses of numbers here; the numbers are more useful.
         return ":".join("" if part is None else str(part) for part in node.value)
     if node.kind is NodeKind.INDEX:
         return str(node.value)
@@ -64,7 +64,7 @@ _HOST = JmesPathHost()
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A compiled query. `roots`: the names it asks the root for; `takes_all`: it asks for all."""
+    """A compiled query. `roots`: the root keys that it reads; `takes_all`: it reads all."""
 
     text: str
     roots: frozenset[str]
@@ -72,7 +72,7 @@ class Query(msgspec.Struct, frozen=True):
     run: Run
 
     def __call__(self, value: Json) -> Json:
-        """Evaluate; UnknownKeyError, FunctionError or another EvaluationError where that fails."""
+        """Evaluate; raises UnknownKeyError, FunctionError or another EvaluationError."""
         try:
             result = self.run(value)
         except RecursionError as error:
@@ -88,10 +88,10 @@ def compile_query(
     resolve: Callable[[str], list[str]] = _HOST.resolve,
     folding: FoldingBudget | None = None,
 ) -> Query:
-    """Compile a query; SyntaxFaultError where it does not parse or calls a function wrongly.
+    """Compile a query; raises SyntaxFaultError for invalid syntax or function calls.
 
-    `choose(n)` gives a random number below n; `resolve(host)` the addresses of a host.
-    `folding`: how much may be computed here and now, where several queries share that.
+    `choose(n)` returns a random number below n; `resolve(host)` the addresses of a host.
+    `folding`: the budget for constant folding, if several queries share it.
     """
     compiler = Compiler(text, JmesPathHost(now, choose, resolve), folding or FoldingBudget())
     try:
@@ -102,12 +102,12 @@ def compile_query(
 
 
 def render_query(text: str) -> str:
-    """Draw the tree of a query in the way `kyverno jp parse` does."""
+    """Render the tree of a query as `kyverno jp parse` does."""
     return render_node(parse(text))
 
 
 def parse_query(text: str) -> Json:
-    """Give the tree of a query as JSON, for people who want to see how it was understood."""
+    """The tree of a query as JSON, to show how it was parsed."""
     return node_to_json(parse(text))
 
 

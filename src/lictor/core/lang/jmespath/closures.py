@@ -1,9 +1,8 @@
-"""Closures of a compiled query: paths (the hottest code of all), projections, function calls.
+"""Closures of a compiled query: paths (the most executed code), projections, function calls.
 
-Calls whose arguments are all constants are computed while compiling, as far as that is cheap. Calls
-can feed each other: a dozen `regex_replace_all` inside each other make a text without end. So there
-is a budget for one policy; what is beyond it is computed when a request asks for it, within the
-limits for requests.
+Calls with constant arguments are computed at compile time if that is cheap. Calls can be nested: a
+dozen `regex_replace_all` produce endless text. So there is a budget for each policy; beyond it,
+calls are computed when a request needs them, within the limits for requests.
 """
 
 from collections.abc import Callable
@@ -33,7 +32,7 @@ from lictor.core.lang.jmespath.syntax import Node, NodeKind
 from lictor.core.lang.written_size import measure_written
 from lictor.core.raw import Json
 
-# For the arguments or the result of one call, and for all calls of one policy: bytes when written.
+# For the arguments or the result of one call, and for all calls of one policy: serialized bytes.
 Run: TypeAlias = Callable[[Json], Json]
 
 MAX_FOLDED: Final = 16 * 1024
@@ -41,13 +40,13 @@ MAX_FOLDED_IN_ALL: Final = 256 * 1024
 
 
 class FoldingBudget:
-    """How much may still be computed while one policy is compiled."""
+    """The rest of a policy's budget for constant folding."""
 
     def __init__(self, left: int = MAX_FOLDED_IN_ALL) -> None:
         self._left = left
 
     def spend(self, size: int) -> bool:
-        """Take so much; False where that is too much at once, or nothing was left."""
+        """Spend an amount; False if it is too large at once, or the budget is used up."""
         had = self._left
         self._left -= size
         return had > 0 and size <= MAX_FOLDED
@@ -58,18 +57,18 @@ class Folding:
 
     def __init__(self, budget: FoldingBudget) -> None:
         self._budget = budget
-        # The sizes of answers that are known, by the identity of the call's node.
+        # Known sizes of results, by the identity of the call's node.
         self._known: dict[int, int] = {}
 
     def fold(self, node: Node, run: Run) -> Run:
-        """The call, or its answer where the arguments are constants and small enough."""
+        """The call, or its result if the arguments are constants and small enough."""
         if not FUNCTIONS[node.value].pure or not self._affords(node):
             return run
         try:
             result = run(None)
             size = measure_written(result)
         except LictorError:
-            # Whoever evaluates it gets the error; perhaps nobody does.
+            # The error is raised on evaluation, which may never happen.
             self._budget.spend(MAX_FOLDED)
             return run
         if not self._budget.spend(size):
@@ -93,7 +92,7 @@ class Folding:
 
 
 def fetch_strict(keys: tuple[str, ...]) -> Run:
-    """Fetch, or raise UnknownKeyError where an object lacks a key. What is no object has null."""
+    """Read a path; raises UnknownKeyError for a missing key. Only objects have keys."""
 
     def fetch(value: Json) -> Json:
         found = value
@@ -108,14 +107,14 @@ def fetch_strict(keys: tuple[str, ...]) -> Run:
 
 
 def fetch_root(keys: tuple[str, ...]) -> Run:
-    """Fetch from an object whose entries may load when first asked for; null where a key lacks."""
+    """Read from an object whose entries may load on first use; null for a missing key."""
     first, rest = keys[0], keys[1:]
 
     def fetch(value: Json) -> Json:
         if not isinstance(value, dict):
             return None
         try:
-            # Only this way of asking lets an object load the entry.
+            # Only this access lets an object load the entry.
             found = value[first]
         except KeyError:
             return None
@@ -129,7 +128,7 @@ def fetch_root(keys: tuple[str, ...]) -> Run:
 
 
 def fetch_lenient(keys: tuple[str, ...]) -> Run:
-    """Fetch from plain JSON, or give null where a key lacks."""
+    """Read from plain JSON; null for a missing key."""
     if len(keys) == 1:
         (only,) = keys
         return lambda value: value.get(only) if isinstance(value, dict) else None
@@ -145,7 +144,7 @@ def fetch_lenient(keys: tuple[str, ...]) -> Run:
 
 
 def fetch_each(keys: tuple[str, ...]) -> Run:
-    """Fetch several keys of one object, null for each that lacks: `[a, b, c]`."""
+    """Read several keys of one object, null for each missing one: `[a, b, c]`."""
 
     def fetch(value: Json) -> Json:
         if isinstance(value, dict):
@@ -166,13 +165,13 @@ def _walk(value: Json, keys: tuple[str, ...]) -> Json:
     return value
 
 
-# More than any object or answer of an API server has. Variables that flatten each other would fill
-# the memory.
+# More than any object or response of an API server has. Variables that flatten each other would
+# fill the memory.
 MAX_ITEMS = 1_000_000
 
 
 def project(source: Run, each: Run | None) -> Run:
-    """Apply `each` to every element; what gives null is left out."""
+    """Apply `each` to every element; null results are omitted."""
 
     def projection(value: Json) -> Json:
         items = source(value)
@@ -193,7 +192,7 @@ def _apply(each: Run | None, items: list[Json]) -> list[Json]:
 
 
 def filter_items(source: Run, condition: Run, each: Run | None) -> Run:
-    """Apply `each` to the elements for which the condition does not count as false."""
+    """Apply `each` to the elements for which the condition is not false."""
 
     def projection(value: Json) -> Json:
         items = source(value)
@@ -208,7 +207,7 @@ def filter_items(source: Run, condition: Run, each: Run | None) -> Run:
 
 
 def flatten(source: Run) -> Run:
-    """Put the elements of arrays within an array in their place, one level deep."""
+    """Replace arrays within an array with their elements, one level deep."""
 
     def flat(value: Json) -> Json:
         try:
@@ -216,7 +215,7 @@ def flatten(source: Run) -> Run:
         except BrokenVariableError:
             raise
         except EvaluationError:
-            # As for all of these projections: any fault of what they look at is null.
+            # As for all of these projections: an error of the operand is null.
             return None
         return _flatten(items) if isinstance(items, list) else None
 
@@ -224,7 +223,7 @@ def flatten(source: Run) -> Run:
 
 
 def project_flat(source: Run, each: Run | None) -> Run:
-    """The same, and `each` applied to every element: the usual thing after `[]`, in one call."""
+    """The same with `each` applied to every element: the usual case after `[]`, in one call."""
 
     def projection(value: Json) -> Json:
         try:
@@ -236,7 +235,7 @@ def project_flat(source: Run, each: Run | None) -> Run:
         if not isinstance(items, list):
             return None
         flat = _flatten(items)
-        # It is nobody else's list: where nothing is left out it need not be copied.
+        # The list is not shared: if nothing is omitted, it need not be copied.
         return flat if each is None and None not in flat else _apply(each, flat)
 
     return projection
@@ -259,8 +258,8 @@ def _flatten(items: list[Json]) -> list[Json]:
 def project_values(source: Run, each: Run | None) -> Run:
     """Apply `each` to every value of an object.
 
-    Kyverno applies it to as many nulls first. It shows only where a function makes something of
-    null (`*.to_string(@)`), and policies were written against that.
+    Kyverno first applies it to as many nulls. This is visible only if a function returns a value
+    for null (`*.to_string(@)`), and policies rely on it.
     """
 
     def projection(value: Json) -> Json:
@@ -278,7 +277,7 @@ def project_values(source: Run, each: Run | None) -> Run:
 
 
 def cut(start: int | None, stop: int | None, step: int | None) -> Run:
-    """Take a slice of an array, counted as Python does."""
+    """A slice of an array, with Python's indexes."""
     part = slice(start, stop, step)
 
     def cutting(value: Json) -> Json:
@@ -292,9 +291,9 @@ def cut(start: int | None, stop: int | None, step: int | None) -> Run:
 
 
 def compile_call(spec: FunctionSpec, arguments: tuple[Run, ...], host: JmesPathHost) -> Run:
-    """Bind a function to what computes its arguments."""
+    """Bind a function to the closures of its arguments."""
     handler = spec.handler if spec.pure else partial(spec.handler, host)
-    # Kyverno checks no types of functions that take any number of arguments; they do it themselves.
+    # Kyverno does not check the types of variadic functions; they check them themselves.
     checks = (
         ()
         if spec.variadic
@@ -335,7 +334,7 @@ def _compile_single(spec: FunctionSpec, handler: Handler, argument: Run) -> Run:
     return call
 
 
-# Handlers speak of bad values in Python's own words, and of bad expressions in the compiler's.
+# Handlers raise ValueError for bad values, and the compiler's error for bad expressions.
 _FAULTS = (ValueError, OverflowError, MemoryError, CompileError, TooLargeError)
 
 

@@ -1,8 +1,8 @@
-"""A query's tree into closures: what depends on the query alone is settled here, once.
+"""Compiles a query's tree to closures: what depends on the query only is computed once.
 
-Each node can be compiled in two ways. The strict way raises UnknownKeyError where an object lacks a
-key; the lenient way gives null. Most operators look at their operands leniently, so that a missing
-key is an error only where nothing but a path asked for it.
+Each node can be compiled in two ways: the strict form raises UnknownKeyError for a missing key, the
+lenient form returns null. Most operators read their operands leniently, so that a missing key is an
+error only if a plain path reads it.
 """
 
 from collections.abc import Callable
@@ -36,8 +36,8 @@ from lictor.core.lang.jmespath.syntax import Node, NodeKind, Token
 from lictor.core.lang.written_size import check_written
 from lictor.core.raw import Json
 
-# Nodes that give null for null, so that a missing key before them needs no exception. Those of the
-# second kind do if what they look at first does.
+# Nodes that return null for null, so that a missing key before them needs no exception. Those of
+# the second group do if their first operand does.
 _NULL_FOR_NULL = frozenset(
     (
         NodeKind.CURRENT,
@@ -52,8 +52,8 @@ _NULL_FOR_NULL = frozenset(
 _AS_THEIR_SOURCE = frozenset(
     (NodeKind.FILTER_PROJECTION, NodeKind.FLATTEN, NodeKind.PROJECTION, NodeKind.VALUE_PROJECTION)
 )
-# Only what stands between commas can be in an answer twice. With few of them it stays in proportion
-# to what is asked about, which is measured itself.
+# Only values between commas can be duplicated in a result. With few of them it stays in proportion
+# to the input, which is measured itself.
 _FEW_COMMAS = 4
 _PLAIN = frozenset((NodeKind.CURRENT, NodeKind.FIELD, NodeKind.LITERAL))
 _COMPARISONS: dict[Token, Callable[[Json, Json], bool]] = {
@@ -65,7 +65,7 @@ _COMPARISONS: dict[Token, Callable[[Json, Json], bool]] = {
 
 
 class Compiler:
-    """Compiles one query and notes what it asks of the root."""
+    """Compiles one query and records the root keys that it reads."""
 
     def __init__(self, text: str, host: JmesPathHost, budget: FoldingBudget) -> None:
         self.roots: set[str] = set()
@@ -110,12 +110,12 @@ class Compiler:
         return self._measured(node, self.strict(node, root=True))
 
     def strict(self, node: Node, *, root: bool = False) -> Run:
-        """Compile so that a missing key raises; `root` says that the value is the root itself."""
+        """Compile so that a missing key raises; `root`: the value is the root itself."""
         build = self._strict.get(node.kind) or self._lenient[node.kind]
         return build(node, root=root)
 
     def lenient(self, node: Node, *, root: bool = False) -> Run:
-        """Compile so that a missing key gives null."""
+        """Compile so that a missing key returns null."""
         return self._lenient[node.kind](node, root=root)
 
     # Paths.
@@ -204,7 +204,7 @@ class Compiler:
     # Operators.
 
     def _operand(self, node: Node, *, root: bool) -> Run:
-        """What is looked at as a whole: compared, written or copied."""
+        """An operand that is used as a whole: compared, serialized or copied."""
         return self._measured(node, self.lenient(node, root=root))
 
     def _measured(self, node: Node, run: Run) -> Run:
@@ -233,7 +233,7 @@ class Compiler:
 
         def either(value: Json) -> Json:
             first = left(value)
-            # What is true for Python is true here; of the rest, only numbers are.
+            # What is true in Python is true here; of the rest, only numbers are.
             return first if first or not is_false(first) else right(value)
 
         return either
@@ -307,7 +307,7 @@ class Compiler:
 
 
 def _split_path(node: Node) -> tuple[Node | None, tuple[str, ...]]:
-    """Part `base.a.b.c` into base and keys; the base of a path that begins with a key is None."""
+    """Split `base.a.b.c` into base and keys; the base is None if the path starts with a key."""
     keys: list[str] = []
     while node.kind is NodeKind.SUBEXPRESSION and node.children[1].kind is NodeKind.FIELD:
         keys.append(node.children[1].value)
@@ -344,7 +344,7 @@ def _both(left: Run, right: Run) -> Run:
 
 
 def _forgive(run: Run) -> Run:
-    """These projections take any fault of what they look at for null."""
+    """These projections treat an error of their operand as null."""
 
     def forgiving(value: Json) -> Json:
         try:

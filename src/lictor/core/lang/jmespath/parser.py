@@ -1,4 +1,4 @@
-"""Tokens into a tree, by binding powers: each operator takes what binds tighter than itself."""
+"""Parses tokens to a tree by binding power: an operator takes what binds tighter."""
 
 from collections.abc import Callable
 
@@ -43,7 +43,7 @@ _INT_LIMIT = 1 << 63
 
 
 def parse(text: str) -> Node:
-    """Parse a query; SyntaxFaultError says what is wrong and where."""
+    """Parse a query; raises SyntaxFaultError with the position."""
     if len(text) > _MAX_LENGTH:
         raise SyntaxFaultError("the expression is too long", text=text, position=_MAX_LENGTH)
     parser = _Parser(text)
@@ -120,14 +120,14 @@ class _Parser:
         if token in _COMPARATORS:
             right = self.expression(_POWERS[token])
             return Node(NodeKind.COMPARATOR, (left, right), token, lexeme.position)
-        raise self.fault(f"Unexpected token: {token}", lexeme.position)
+        raise self.fault(f"unexpected {TOKEN_WORDS[token]}", lexeme.position)
 
     def _unexpected(self, lexeme: Lexeme) -> SyntaxFaultError:
         if lexeme.token is Token.END:
             return self.fault("Incomplete expression", lexeme.position)
-        return self.fault(f"Invalid token: {lexeme.token}", lexeme.position)
+        return self.fault(f"unexpected {TOKEN_WORDS[lexeme.token]}", lexeme.position)
 
-    # Expressions that begin with their token.
+    # Expressions that start with their token.
 
     def _literal(self, lexeme: Lexeme) -> Node:
         return Node(NodeKind.LITERAL, (), lexeme.value, lexeme.position)
@@ -137,7 +137,7 @@ class _Parser:
 
     def _quoted_field(self, lexeme: Lexeme) -> Node:
         if self.current is Token.LEFT_PAREN:
-            message = "Can't have quoted identifier as function Name."
+            message = "a quoted identifier cannot be the name of a function"
             raise self.fault(message, lexeme.position)
         return self._field(lexeme)
 
@@ -166,7 +166,7 @@ class _Parser:
         self._expect(Token.RIGHT_PAREN)
         return inner
 
-    # Expressions that go on after another one.
+    # Expressions that continue another one.
 
     def _dot(self, left: Node) -> Node:
         if self.current is Token.STAR:
@@ -175,7 +175,7 @@ class _Parser:
         return Node(NodeKind.SUBEXPRESSION, (left, self._after_dot(_POWERS[Token.DOT])))
 
     def _call(self, left: Node) -> Node:
-        # A function's name is whatever carries a text; commas between arguments may be missing.
+        # A function's name is any token with a text; commas between arguments may be missing.
         if not isinstance(left.value, str) or left.kind is NodeKind.COMPARATOR:
             raise self.fault("only a name can be called as a function", left.position)
         arguments = []
@@ -219,7 +219,7 @@ class _Parser:
         raise self.fault("Expected identifier, lbracket, or lbrace")
 
     def _projected(self, power: int) -> Node:
-        """Parse what is done to each element of a projection."""
+        """Parse what is applied to each element of a projection."""
         if _POWERS.get(self.current, 0) < _PROJECTION_STOP:
             return IDENTITY
         if self.current in (Token.LEFT_BRACKET, Token.FILTER):
@@ -227,7 +227,7 @@ class _Parser:
         if self.current is Token.DOT:
             self._advance()
             return self._after_dot(power)
-        raise self.fault(f"Unexpected token after a projection: {self.current}")
+        raise self.fault(f"unexpected {TOKEN_WORDS[self.current]} after a projection")
 
     def _index_or_slice(self, left: Node) -> Node:
         position = self._lexemes[self._index].position
@@ -286,7 +286,7 @@ class _Parser:
 
     def _advance(self) -> Lexeme:
         lexeme = self._lexemes[self._index]
-        # The last token stays in view, so that looking on can never run off the end.
+        # The last token is never consumed, so lookahead cannot run off the end.
         self._index = min(self._index + 1, len(self._lexemes) - 1)
         return lexeme
 

@@ -13,7 +13,7 @@ from lictor.core.raw import Json
 
 
 class NodeKind(StrEnum):
-    """What a node stands for."""
+    """The type of a node."""
 
     AND = "ASTAndExpression"
     COMPARATOR = "ASTComparator"
@@ -56,7 +56,7 @@ IDENTITY = Node(NodeKind.IDENTITY)
 
 
 def node_to_json(node: Node) -> Json:
-    """Give the tree as plain JSON: type, value where there is one, children where there are any."""
+    """The tree as plain JSON: type, value if there is one, children if there are any."""
     document: dict[str, Json] = {"type": node.kind.value}
     if node.value is not None:
         document["value"] = node.value
@@ -102,7 +102,7 @@ class Token(StrEnum):
 
 
 class Lexeme(msgspec.Struct, frozen=True):
-    """One token, its value, and where it stands."""
+    """One token, its value and its position."""
 
     token: Token
     value: Json
@@ -128,7 +128,7 @@ TOKEN_WORDS = {
     Token.END: "the end of the expression",
 }
 
-# re: linear - a text that is not closed ends the reading
+# re: linear - an unclosed text ends the scan
 _LEXEME = re.compile(
     r"""(?P<space>[ \t\n\r]+)
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
@@ -143,7 +143,7 @@ _DELIMITERS = frozenset("'\"`")
 
 
 def read_tokens(text: str) -> Iterator[Lexeme]:
-    """Cut `text` into tokens, ending with END; SyntaxFaultError where no token begins."""
+    """Split `text` into tokens, ending with END; raises SyntaxFaultError for unknown ones."""
     position = 0
     while position < len(text):
         found = _LEXEME.match(text, position)

@@ -1,4 +1,4 @@
-"""Changing JSON by rules that are JSON themselves; what is given is never changed in place."""
+"""Patches of JSON documents; the input is never changed in place."""
 
 from lictor.core.lang.patch.json_patch import compile_json_patch, parse_json_patch
 from lictor.core.lang.patch.overlay import ConditionNotMet, compile_overlay

@@ -1,9 +1,9 @@
-"""Kubernetes' structured merge: a part of an object as it shall be, merged into the object.
+"""Kubernetes' structured merge: an apply configuration merged into an object.
 
-This is what server-side apply does without its owners of fields, and what the `applyConfiguration`
-of a policy means: maps are merged, lists by their keys, and what is merged as a whole is refused,
-so that nothing is lost by accident. Parts that do not change are shared with the object. Before
-that, the values are checked against the form that their kind has.
+This is server-side apply without field owners, and the `applyConfiguration` of a policy: maps are
+merged, lists by their keys, and changing atomic values is refused, so that nothing is lost by
+accident. Unchanged parts are shared with the object. Before that, the values are checked against
+the form of their kind.
 """
 
 import orjson
@@ -31,10 +31,10 @@ _TYPES: dict[str, frozenset[type]] = {
 def check_form(
     value: Json, form: Form, *, is_stored: bool = False, allows_nulls: bool = False
 ) -> list[str]:
-    """List what does not fit, each as `place: fault`.
+    """List what does not match the form, each as `path: fault`.
 
-    What is stored may hold nulls, and elements with the same key; what an author wants may not.
-    What is applied to an API server may hold nulls too.
+    Stored objects may contain nulls and elements with the same key; configurations of an author may
+    not. Objects applied to an API server may contain nulls too.
     """
     faults: list[str] = []
     allows_nulls = allows_nulls or is_stored
@@ -43,7 +43,7 @@ def check_form(
 
 
 def element_key(element: Json, form: ListForm) -> str:
-    """What tells an element of a merged list from the others, as it stands in a path."""
+    """The key of an element of a merged list, as in a path."""
     if not form.keys:
         if element is None or isinstance(element, (dict, list)):
             raise EvaluationError("a set has an element that is no scalar")
@@ -130,7 +130,7 @@ _NAMES: dict[type, str] = {
 }
 
 
-# An object stays of its kind, whatever the configuration says.
+# An object keeps its kind, even if the configuration has another one.
 _IDENTITY = frozenset(("apiVersion", "kind"))
 
 
@@ -174,13 +174,13 @@ def _refuse_wholes(part: Json, form: Form) -> None:
 
 
 def _find_wholes(value: Json, form: Form, path: str) -> list[str]:
-    """The places at which the author would replace more than is written there."""
+    """The paths at which the author would replace more than is written there."""
     found = []
     if isinstance(value, dict) and form.map is not None:
         if form.map.is_atomic:
             found.append(path)
         for key, inner in value.items():
-            # Below keys of the author's choice nothing is looked for, as in Kubernetes.
+            # Nothing is checked below arbitrary keys, as in Kubernetes.
             if key in form.map.fields:
                 found += _find_wholes(inner, form.map.fields[key], f"{path}.{key}")
     elif isinstance(value, list) and form.list is not None:
@@ -192,7 +192,7 @@ def _find_wholes(value: Json, form: Form, path: str) -> list[str]:
 
 
 def merge_values(old: Json, new: Json, form: Form) -> Json:
-    """Merge what shall be into what is; MISSING stands for a place that is not there."""
+    """Merge the new value into the old one; MISSING means that there is none."""
     if old is MISSING:
         return new
     if new is MISSING:
@@ -205,7 +205,7 @@ def merge_values(old: Json, new: Json, form: Form) -> Json:
 
 
 def _is_or_null(old: Json, new: Json, kind: type) -> bool:
-    """Whether one is of the kind, and the other too or null, which then counts as empty."""
+    """Whether one is of the type, and the other too or null, which counts as empty."""
     if isinstance(old, kind):
         return (new is None and bool(old)) or isinstance(new, kind)
     return old is None and isinstance(new, kind)
@@ -231,7 +231,7 @@ def _merge_lists(old: list[Json] | None, new: list[Json] | None, form: ListForm)
         return old or new or []
     old_keys = [element_key(element, form) for element in old]
     new_keys = [element_key(element, form) for element in new]
-    # What stands twice in the object belongs to nobody: the new one takes the place of all.
+    # Duplicates in the object have no owner: the new element replaces all of them.
     found: dict[str, Json] = {}
     for key, value in zip(old_keys, old, strict=True):
         found[key] = None if key in found else value
@@ -247,9 +247,9 @@ def _merge_lists(old: list[Json] | None, new: list[Json] | None, form: ListForm)
 
 
 def _interleave(old: list[str], new: list[str]) -> list[tuple[str, int]]:
-    """The order of the merged list: the new one's, with what only the old one has in its places.
+    """The order of the merged list: the new one's, with elements of the old one in between.
 
-    Each entry is a key and, for one that only the old list has, its index there.
+    Each entry is a key and, for an element of the old list only, its index there.
     """
     present, given = set(old), set(new)
     shared = [key for key in new if key in present]
@@ -260,10 +260,10 @@ def _interleave(old: list[str], new: list[str]) -> list[tuple[str, int]]:
             if old[at] not in given:
                 order.append((old[at], at))
             elif not shared:
-                at += 1  # one that stands twice and has had its turn
+                at += 1  # a duplicate that was emitted already
                 break
             elif old[at] == shared[0]:
-                break  # its turn comes, after what the new list has before it
+                break  # emitted later, after the elements before it in the new list
             at += 1
         if at < len(old) and old[at] == key:
             at += 1

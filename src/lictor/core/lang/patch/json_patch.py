@@ -1,7 +1,7 @@
 """JSON Patch (RFC 6902) as Kyverno applies it.
 
-Beyond the RFC: negative indices count from the end, `add` makes the way to its place, and removing
-what is not there is no fault.
+Beyond the RFC: negative indices count from the end, `add` creates missing parents, and removing a
+missing value is no error.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ from lictor.core.raw import Json, JsonObject
 Change = Callable[[Json], Json]
 Steps = tuple[PointerStep, ...]
 
-# Kyverno fills a list with null up to the index that `add` names; a slip must not fill the memory.
+# Kyverno fills a list with null up to the index of `add`; a typo must not fill the memory.
 _MAX_PADDING = 10_000
 
 
 def parse_json_patch(text: str) -> list[Json]:
-    """Read `patchesJson6902`: JSON where it begins with `[`, YAML otherwise."""
+    """Parse `patchesJson6902`: JSON if it starts with `[`, YAML otherwise."""
     operations = _read_json(text) if text.startswith("[") else _read_yaml(text)
     if operations is None:
         return []
@@ -50,7 +50,7 @@ def _read_json(text: str) -> Json:
 
 
 def _read_yaml(text: str) -> Json:
-    # These two know each other, and can only be imported in this order.
+    # A circular import, which works in this order only.
     import lictor.core.lang.jmespath  # noqa: F401
     from lictor.core.lang.yaml.build import parse_yaml_text
 
@@ -61,7 +61,7 @@ def _read_yaml(text: str) -> Json:
 
 
 def compile_json_patch(operations: Json) -> Change:
-    """Turn a list of operations into a function from document to patched document."""
+    """Compile a list of operations to a function from document to patched document."""
     if not isinstance(operations, list):
         raise CompileError("a JSON patch must be a list of operations")
     changes = [_compile_operation(at, operation) for at, operation in enumerate(operations, 1)]
@@ -194,7 +194,7 @@ def _build_take(name: str, source: str) -> Change:
 
 
 def _build_test(operation: JsonObject) -> Change:
-    # A test without value asks for null, which is also what is not there.
+    # A test without value expects null, which also matches a missing value.
     value, path = operation.get("value"), _take_path(operation, "path")
     steps = parse_pointer(path)
 
@@ -238,7 +238,7 @@ def _drop(container: Json, step: PointerStep) -> None:
 
 
 def _place(name: str, path: str, value: Json, *, makes_way: bool) -> Change:
-    """Add a value at a place: set a key, or insert into a list."""
+    """Add a value: set a key, or insert into a list."""
     steps = parse_pointer(path)
 
     def change(document: Json) -> Json:
@@ -275,7 +275,7 @@ def _walk_and_insert(document: Json, steps: Steps, value: Json, *, makes_way: bo
 
 
 def _make_container(following: PointerStep) -> Json:
-    """Make what the next step leads into: a list for an index or `-`, a map for a key."""
+    """Create the next container: a list for an index or `-`, a map for a key."""
     if following.index is None:
         return [] if following.key == "-" else {}
     if following.index < -1:
@@ -291,7 +291,7 @@ def _make_container(following: PointerStep) -> Json:
 def _make_room(container: Json, step: PointerStep) -> None:
     if isinstance(container, list):
         if step.index is None:
-            # Not even `-`: it names a place for a value, not one to go on from.
+            # Not even `-`: it is a position for a value, not for a parent.
             raise LookupError
         _pad(container, step.index)
 

@@ -1,7 +1,7 @@
-"""Kyverno's `patchStrategicMerge`: a merge patch whose anchors look at the resource first.
+"""Kyverno's `patchStrategicMerge`: a merge patch with anchors that test the resource first.
 
-`(key)` asks for a value and decides about its map or list element, `<(key)` about the whole patch,
-`+(key)` adds what is not there. What is left when the anchors are taken away is merged.
+`(key)` is a condition for its map or list element, `<(key)` for the whole patch, `+(key)` adds a
+missing value. What remains without the anchors is merged.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,42 +19,42 @@ from lictor.core.lang.pattern.anchor import Anchor, Modifier, parse_anchor
 from lictor.core.lang.pattern.scalar import is_word
 from lictor.core.raw import Json, JsonObject
 
-# A part of the resource, or MISSING, to the patch for it, or DROPPED; may raise ConditionNotMet.
+# From a part of the resource, or MISSING, to its patch, or DROPPED; may raise ConditionNotMet.
 Prepare = Callable[[Json], Json]
 Check = Callable[[Mapping[str, Json]], None]
-# An element of a list to the fields by which a patch finds it again.
+# The fields of a list element by which a patch identifies it.
 Aim = Callable[[JsonObject], JsonObject]
 
-# Nothing is left of a part of the patch: it was all anchors, or empty.
+# Nothing remains of a part of the patch: only anchors, or empty.
 DROPPED: Final = object()
 _NO_FIELDS: Final[JsonObject] = {}
 _NAME_OF = itemgetter("name")
 
 
-class ConditionNotMet(EvaluationError):  # noqa: N818 - it tells of no fault
-    """A condition of the patch does not hold, so that it leaves this resource alone."""
+class ConditionNotMet(EvaluationError):  # noqa: N818 - not an error
+    """A condition of the patch does not hold, so it does not apply to this resource."""
 
 
 class _GlobalConditionNotMet(ConditionNotMet):
-    """A condition that decides about the whole patch does not hold."""
+    """A condition for the whole patch does not hold."""
 
 
 class OverlayPart(msgspec.Struct, frozen=True):
-    """A part of a patch: `constant` is its patch where no anchor is in it."""
+    """A part of a patch: `constant` is its value if it has no anchors."""
 
     prepare: Prepare
     has_anchors: bool
     has_globals: bool = False
     constant: Json = None
-    # The only name that an element can have which the patch is for; None where others can be.
+    # The only name of elements that the patch applies to; None if there are others.
     name: str | None = None
 
 
 def compile_overlay(patch: Json) -> Callable[[Json], Json]:
-    """Turn a patch into a function from resource to patched resource.
+    """Compile a patch to a function from resource to patched resource.
 
-    It gives back the very same resource where nothing changes, and raises ConditionNotMet where a
-    condition of the patch does not hold.
+    It returns the same object if nothing changes, and raises ConditionNotMet if a condition of the
+    patch does not hold.
     """
     try:
         require_kind(dict, patch)
@@ -73,7 +73,7 @@ def compile_overlay(patch: Json) -> Callable[[Json], Json]:
 
 
 def _compile_both(patch: Json) -> tuple[Prepare, Prepare]:
-    """The patch for kinds of which nothing is known, and that for kinds with merge keys."""
+    """The patch for unknown kinds, and that for kinds with merge keys."""
     part = _compile(patch)
     if not part.has_anchors:
         return part.prepare, part.prepare
@@ -81,7 +81,7 @@ def _compile_both(patch: Json) -> tuple[Prepare, Prepare]:
 
 
 def _compile(pattern: Json, *, keyed: bool = False) -> OverlayPart:
-    """A part of the patch; where it is `keyed`, elements of lists carry what tells them apart."""
+    """A part of the patch; if `keyed`, list elements keep the fields that identify them."""
     if isinstance(pattern, dict):
         return _compile_map(pattern, keyed=keyed)
     if isinstance(pattern, list):
@@ -98,7 +98,7 @@ def _compile_map(pattern: JsonObject, *, keyed: bool) -> OverlayPart:
     fields: dict[str, OverlayPart] = {}
     additions: dict[str, OverlayPart] = {}
     has_globals = False
-    # The order is Kyverno's: conditions on the whole patch first, each kind by name.
+    # In Kyverno's order: conditions for the whole patch first, each type by name.
     for key, anchor in sorted([(key, _parse_key(key)) for key in pattern], key=_order):
         value = pattern[key]
         if anchor is None:
@@ -123,7 +123,7 @@ def _compile_map(pattern: JsonObject, *, keyed: bool) -> OverlayPart:
 
 
 def _find_name(pattern: JsonObject) -> str | None:
-    """The name that a condition asks for, where that fits nothing else."""
+    """The name that a condition requires, if it matches nothing else."""
     name = pattern.get("(name)")
     if not isinstance(name, str) or "|" in name or "&" in name:
         return None
@@ -131,7 +131,7 @@ def _find_name(pattern: JsonObject) -> str | None:
 
 
 def _parse_key(key: Json) -> Anchor | None:
-    """Read the anchors that a patch knows; others are keys like any other."""
+    """Parse the anchors of patches; others are plain keys."""
     if not isinstance(key, str):
         raise EvaluationError(f"{key!r} cannot be the key of a JSON object")
     anchor = parse_anchor(key)
@@ -147,7 +147,7 @@ def _order(entry: tuple[str, Anchor | None]) -> tuple[int, str]:
 
 
 def _keep(fields: JsonObject) -> Json:
-    """Kyverno takes empty maps away: it cannot tell them from maps of mere anchors."""
+    """Kyverno drops empty maps: it cannot distinguish them from maps with anchors only."""
     return {key: value for key, value in fields.items() if value is not DROPPED} or DROPPED
 
 
@@ -180,7 +180,7 @@ def _compile_check(anchor: Anchor, pattern: Json) -> Check:
     prefix = "global condition failed" if is_global else "condition failed"
     missing = f'{prefix}: could not found "{key}" key in the resource'
     if _holds_additions(pattern):
-        # The map is there to be completed, not to be compared.
+        # The map is completed, not compared.
         return lambda found: _refuse_unless(refuse(missing), holds=key in found)
     fits = compile_pattern(_to_text(pattern), references=False)
 
@@ -200,7 +200,7 @@ def _refuse_unless(refusal: ConditionNotMet, *, holds: bool) -> None:
 
 
 def _to_text(value: Json) -> Json:
-    """Scalars are compared as texts, whatever they are."""
+    """Scalars are compared as texts, of any type."""
     return value if isinstance(value, (dict, list)) else print_scalar(value)
 
 
@@ -252,7 +252,7 @@ def _get_elements(resource: Json) -> list[Json]:
 
 
 def _pass_gate(gate: Prepare, elements: list[Json]) -> None:
-    """One element that meets a condition on the whole patch is enough."""
+    """One element that meets a condition for the whole patch is enough."""
     refusal: _GlobalConditionNotMet | None = None
     for element in elements:
         try:
@@ -268,7 +268,7 @@ def _pass_gate(gate: Prepare, elements: list[Json]) -> None:
 
 
 def _preselect(name: str | None, elements: list[Json]) -> list[Json]:
-    """The elements that can have this name: a loop over a long list asks for each of them."""
+    """The elements that can have this name: otherwise each of a long list would be tested."""
     if name is None:
         return elements
     try:
@@ -283,7 +283,7 @@ def _preselect(name: str | None, elements: list[Json]) -> list[Json]:
 
 
 def _match_elements(change: Prepare, elements: list[Json], aim: Aim) -> list[Json]:
-    """Make a patch for each element that meets the conditions; its name tells which it is."""
+    """Build a patch for each element that meets the conditions; its name identifies it."""
     patches = []
     for element in elements:
         name = element.get("name") if isinstance(element, dict) else None
@@ -299,11 +299,11 @@ def _match_elements(change: Prepare, elements: list[Json], aim: Aim) -> list[Jso
 
 
 def _read_name(_: JsonObject) -> JsonObject:
-    """Nothing but the name is known to tell elements apart."""
+    """Elements are identified by name only."""
     return _NO_FIELDS
 
 
 def _read_merge_keys(element: JsonObject) -> JsonObject:
-    """What tells the element from others where its list is merged by another field than `name`."""
+    """The identity of an element if its list is merged by a field other than `name`."""
     keys = list_merge_keys()
     return {key: value for key, value in element.items() if key in keys}

@@ -1,4 +1,4 @@
-"""JSON Pointers (RFC 6901), strict equality of JSON, and the JSON Patch between two documents."""
+"""JSON Pointers (RFC 6901), strict equality of JSON, and diffs as JSON Patch."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from lictor.core.raw import Json, JsonObject
 
 
 def diff(before: Json, after: Json) -> list[JsonObject]:
-    """List the operations that turn `before` into `after`; none where they are the same."""
+    """List the operations that turn `before` into `after`; none if they are equal."""
     try:
         return list(_compare(before, after, ""))
     except RecursionError as error:
@@ -42,7 +42,7 @@ def _compare_maps(before: JsonObject, after: JsonObject, path: str) -> Iterator[
 
 
 def _compare_lists(before: list[Json], after: list[Json], path: str) -> Iterator[JsonObject]:
-    """Leave equal ends alone; in between, change pair by pair, then remove or add the rest."""
+    """Keep equal ends; in between, change pair by pair, then remove or add the rest."""
     head = _count_same(before, after)
     tail = _count_same(before[head:][::-1], after[head:][::-1])
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
@@ -65,7 +65,7 @@ def _count_same(left: list[Json], right: list[Json]) -> int:
 
 
 def is_same(left: Json, right: Json) -> bool:
-    """Compare by type and value; shared parts are the same without a look into them."""
+    """Compare by type and value; shared parts are equal without being compared."""
     if left is right:
         return True
     if type(left) is not type(right):
@@ -79,14 +79,14 @@ def is_same(left: Json, right: Json) -> bool:
     return bool(left == right)
 
 
-# The API server copies no more with one patch.
+# The API server's limit for copies by one patch.
 MAX_COPY = 3 * 1024 * 1024
-# What an element costs beside its text, roughly.
+# The approximate overhead of an element.
 _ELEMENT = 8
 
 
 def check_copy(value: Json) -> Json:
-    """The same value; TooLargeError where it is larger than any copy needs to be."""
+    """The same value; raises TooLargeError if it is too large to copy."""
     left = MAX_COPY
     waiting = [value]
     while waiting:
@@ -104,25 +104,25 @@ def check_copy(value: Json) -> Json:
     return value
 
 
-# Nothing nests deeper; and each step can make a list of its own.
+# Nothing is nested deeper; each step can create a list.
 _MAX_STEPS = 200
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
-# What stands nowhere; null is a value of its own.
+# A missing value; null is a value.
 MISSING: Final = object()
 
 
 class PointerStep(msgspec.Struct, frozen=True):
-    """One step of a path: a key, and the same as an index where it reads as a number."""
+    """One step of a path: a key, and the index if it is a number."""
 
     key: str
     index: int | None
 
 
 def parse_pointer(text: str) -> tuple[PointerStep, ...]:
-    """Cut a pointer into steps. Kyverno lets the first segment be anything; so do we."""
+    """Parse a pointer to steps. Like Kyverno, this ignores the text before the first slash."""
     if text.count("/") > _MAX_STEPS:
-        raise CompileError(f"a path of more than {_MAX_STEPS} steps leads nowhere")
+        raise CompileError(f"a path of more than {_MAX_STEPS} steps is too long")
     return tuple([_parse_step(part) for part in text.split("/")[1:]])
 
 
@@ -132,14 +132,14 @@ def _parse_step(part: str) -> PointerStep:
 
 
 def escape_key(key: Json) -> str:
-    """Write a key as a segment of a pointer."""
+    """Escape a key as a segment of a pointer."""
     if not isinstance(key, str):
         raise EvaluationError(f"{key!r} cannot be the key of a JSON object")
     return key.replace("~", "~0").replace("/", "~1")
 
 
 def find_position(values: list[Json], step: PointerStep) -> int | None:
-    """Give the position of an element that is there; negative indices count from the end."""
+    """The position of an existing element; negative indices count from the end."""
     index = step.index
     if index is None or not -len(values) <= index < len(values):
         return None
@@ -147,7 +147,7 @@ def find_position(values: list[Json], step: PointerStep) -> int | None:
 
 
 def get_child(container: Json, step: PointerStep) -> Json:
-    """Go one step down; MISSING where there is nothing."""
+    """Go one step down; MISSING if there is nothing."""
     if isinstance(container, dict):
         return container.get(step.key, MISSING)
     if isinstance(container, list):
@@ -157,7 +157,7 @@ def get_child(container: Json, step: PointerStep) -> Json:
 
 
 def follow(document: Json, steps: tuple[PointerStep, ...]) -> Json:
-    """Go all steps down; MISSING where there is nothing."""
+    """Go all steps down; MISSING if there is nothing."""
     for step in steps:
         document = get_child(document, step)
         if document is MISSING:
@@ -168,7 +168,7 @@ def follow(document: Json, steps: tuple[PointerStep, ...]) -> Json:
 def rebuild(
     document: Json, steps: tuple[PointerStep, ...], act: Callable[[Json, PointerStep], None]
 ) -> Json:
-    """Copy the maps and lists on the way, and let `act` change the copy of the last one."""
+    """Copy the maps and lists on the path, and let `act` change the copy of the last one."""
     root = node = document.copy()
     for step in steps[:-1]:
         child = get_child(node, step).copy()

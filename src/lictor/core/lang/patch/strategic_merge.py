@@ -1,8 +1,8 @@
 """Kubernetes' strategic merge patch as Kyverno applies it.
 
-Maps are merged, null removes, lists are replaced, but for those that the merge table names: their
-elements are merged by key, and what the patch names comes first. `$patch` is the only directive.
-Parts that do not change are shared with the resource, which is given back itself when nothing does.
+Maps are merged, null removes, lists are replaced, except for those in the merge table: their
+elements are merged by key, and those of the patch come first. `$patch` is the only directive.
+Unchanged parts are shared with the resource, which is returned itself if nothing changes.
 """
 
 import operator
@@ -32,9 +32,9 @@ def merge_strategic(resource: Json, patch: Json) -> Json:
 
 
 def require_kind(kind: type, value: Json) -> None:
-    """Refuse a value that is not of the kind that its place asks for."""
+    """Reject a value that is not of the type required at its path."""
     if name_kind(value) != _KINDS.get(kind, "ScalarNode"):
-        # What stands there is not shown: it may be a secret.
+        # The value is not shown: it may be a secret.
         expected = _KINDS.get(kind, "ScalarNode")
         raise EvaluationError(f"wrong node kind: expected {expected} but got {name_kind(value)}")
 
@@ -43,7 +43,7 @@ _KINDS: dict[type, str] = {dict: "MappingNode", list: "SequenceNode"}
 
 
 def name_kind(value: Json) -> str:
-    """Name the kind of a value as the message of a mismatch does."""
+    """The type of a value for error messages."""
     return _KINDS.get(type(value), "ScalarNode")
 
 
@@ -89,7 +89,7 @@ def _read_directive(patch: JsonObject) -> str | None:
 
 
 def _merge(old: Json, patch: Json, field: MergeShape | MergedList | None) -> Json:
-    """Merge a patch into what is there; MISSING where nothing shall remain."""
+    """Merge a patch into the current value; MISSING if nothing remains."""
     if patch is None:
         return MISSING
     if old is None:
@@ -102,7 +102,7 @@ def _merge(old: Json, patch: Json, field: MergeShape | MergedList | None) -> Jso
             return _merge_lists(old, patch, field)
         return old if is_same(old, patch) else patch
     if isinstance(old, str) and not isinstance(patch, str):
-        # A number or a boolean that comes into the place of a text becomes one, as with Kyverno.
+        # A number or a boolean that replaces a text becomes a text, as in Kyverno.
         patch = print_scalar(patch)
     return old if is_same(old, patch) else patch
 
@@ -112,7 +112,7 @@ def _as_shape(field: MergeShape | MergedList | None) -> MergeShape | None:
 
 
 def _build(patch: Json, field: MergeShape | MergedList | None) -> Json:
-    """Make of a patch what it stands for where nothing is yet."""
+    """The value of a patch if there is no current value."""
     if patch is None:
         return MISSING
     if isinstance(patch, dict):
@@ -152,7 +152,7 @@ def _share(old: list[Json], new: list[Json]) -> list[Json]:
 
 
 def _read_list_directive(patch: list[Json]) -> tuple[str | None, list[Json]]:
-    """A directive for the whole list stands alone in the first element that has one."""
+    """A directive for the whole list is the only key of the first element that has one."""
     for element in patch:
         if isinstance(element, dict) and _DIRECTIVE in element:
             if len(element) > 1:
@@ -163,7 +163,7 @@ def _read_list_directive(patch: list[Json]) -> tuple[str | None, list[Json]]:
 
 
 def _unite(first: list[Json], second: list[Json]) -> list[Json]:
-    """Bring scalars together, each once."""
+    """Join scalars without duplicates."""
     united: dict[str, Json] = {}
     for value in (*first, *second):
         if value is not None:
@@ -173,7 +173,7 @@ def _unite(first: list[Json], second: list[Json]) -> list[Json]:
 
 
 def _find_used_keys(elements: list[Json], keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out keys that no element has: ports, for one, are often given without protocol."""
+    """Drop keys that no element has: ports, for example, often have no protocol."""
     first, *others = keys
     used = [key for key in others if any([_read_key(element, key) for element in elements])]
     return (first, *used)
@@ -195,7 +195,7 @@ def _require_key(element: Json, key: str) -> str:
 
 
 def _merge_by_key(old: list[Json], patch: list[Json], key: str, shape: MergeShape) -> list[Json]:
-    """What the patch names comes first, in its order; of elements with one name the last counts."""
+    """Elements of the patch come first, in its order; of duplicates the last counts."""
     rest, unnamed = _index(old, key)
     merged: dict[str, Json] = {}
     for element in patch:
@@ -210,12 +210,12 @@ def _merge_by_key(old: list[Json], patch: list[Json], key: str, shape: MergeShap
 
 
 def _index(elements: list[Json], key: str) -> tuple[dict[str, Json], list[Json]]:
-    """Elements by the texts at their keys, and those without any."""
-    # A loop over a long list comes here once for each element: the usual case is made quick.
+    """Elements by the texts of their keys, and those without any."""
+    # A loop over a long list calls this once for each element: the usual case is fast.
     with suppress(KeyError, TypeError):
         names = list(map(operator.itemgetter(key), elements))
         index = dict(zip(names, elements, strict=True))
-        # Joining fails where one is no text.
+        # Joining fails if one is not a string.
         if "".join(names) and "" not in index:
             return index, []
     index = {_read_key(element, key): element for element in elements if element}
@@ -226,7 +226,7 @@ def _index(elements: list[Json], key: str) -> tuple[dict[str, Json], list[Json]]
 def _merge_by_keys(
     old: list[Json], patch: list[Json], keys: tuple[str, ...], shape: MergeShape
 ) -> list[Json]:
-    """New elements come first; those that are there keep their places."""
+    """New elements come first; existing ones keep their positions."""
     present = [element for element in old if element]
     added: list[Json] = []
     for element in patch:
@@ -243,7 +243,7 @@ def _merge_by_keys(
 def _find_element(
     wanted: list[str], keys: tuple[str, ...], places: tuple[list[Json], ...]
 ) -> tuple[list[Json] | None, int]:
-    """Find the element with the same keys, or else one that differs by lacking some."""
+    """Find the element with equal keys, or otherwise one that lacks some of them."""
     candidates = [
         (place, position, [_read_key(element, key) for key in keys])
         for place in places
@@ -265,7 +265,7 @@ def _agree(wanted: list[str], found: list[str]) -> bool:
 
 
 def print_scalar(value: Json) -> str:
-    """Write a scalar as it stands in JSON, a text without its quotes; nothing for what is none."""
+    """A scalar as in JSON, a text without quotes; empty for other values."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
-"""JSON Patch as the API server applies it: what is not there cannot be removed or passed through.
+"""JSON Patch as the API server applies it: missing values cannot be removed or traversed.
 
-Beyond the RFC: negative indices count from the end, `replace` may add a key, and a copy of a key
-that is not there is null. For Kyverno's more forgiving patches see `json_patch`.
+Beyond the RFC: negative indices count from the end, `replace` may add a key, and a copy of a
+missing key is null. For Kyverno's more lenient patches see `json_patch`.
 """
 
 from collections.abc import Callable
@@ -31,9 +31,9 @@ class _TestFailed(Exception):  # noqa: N818  (no error: the patch is then left o
 def apply_json_patch(
     document: JsonObject, operations: list[Json], *, must_pass_tests: bool = False
 ) -> Json:
-    """Apply the operations one after the other; none of them where a test among them fails.
+    """Apply the operations in order; none of them if a test among them fails.
 
-    A failed test is an error only where all must pass, as for those who patch by themselves.
+    A failed test is an error only if all must pass, as for clients that send patches.
     """
     patched: Json = document
     try:
@@ -45,7 +45,7 @@ def apply_json_patch(
         return document
     except RecursionError as error:
         raise TooLargeError("the document is nested too deeply to be patched") from error
-    # One copy has its bounds; many copies of one thing are small until they are written.
+    # One copy is bounded; many copies of one value are small until they are serialized.
     return check_written(patched) if any(map(_is_copy, operations)) else patched
 
 
@@ -122,7 +122,7 @@ _OPERATIONS: dict[str, Callable[[Json, JsonObject], Json]] = {
 
 
 def _find_parent(document: Json, name: str, path: str) -> Steps:
-    """The steps of a path, of which all but the last must lead somewhere."""
+    """The steps of a path, of which all but the last must exist."""
     steps = parse_pointer(path)
     parent = follow(document, steps[:-1]) if steps else MISSING
     if not isinstance(parent, (dict, list)):
@@ -133,7 +133,7 @@ def _find_parent(document: Json, name: str, path: str) -> Steps:
 
 
 def _take(document: Json, name: str, path: str) -> Json:
-    """What stands at a path; null for a key that is not there."""
+    """The value at a path; null for a missing key."""
     steps = _find_parent(document, name, path)
     parent = follow(document, steps[:-1])
     found = get_child(parent, steps[-1])
@@ -153,7 +153,7 @@ def _insert_at(document: Json, name: str, path: str, value: Json) -> Json:
         elif step.key == "-":
             parent.append(value)
         else:
-            # One more place than there are elements: behind the last.
+            # One more position than there are elements: after the last.
             position = find_position([None] * (len(parent) + 1), step)
             if position is None:
                 raise _no_index(name, path, step)

@@ -1,6 +1,6 @@
-"""Kyverno's validation patterns into functions.
+"""Compiles Kyverno's validation patterns to functions.
 
-Variables are filled in before; no policy is known here, and no resource is changed.
+Variables are resolved before; policies are unknown here, and no resource is changed.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ Fit = Callable[[Json], Mismatch | None]
 
 
 def compile_pattern(pattern: Json, *, references: bool = True) -> Fit:
-    """Turn a pattern into a function that gives None for what fits, and else says why not.
+    """Compile a pattern to a function that returns None for a match, otherwise the mismatch.
 
-    Where variables were filled in, resolve references before that, and pass `references=False`.
+    If variables were resolved, resolve references before that, and pass `references=False`.
     """
     check = compile_comparison(resolve_references(pattern) if references else pattern)
 
@@ -39,11 +39,11 @@ def compile_pattern(pattern: Json, *, references: bool = True) -> Fit:
 
 
 def compile_comparison(pattern: Json) -> Comparison:
-    """The same for those who count calls: it takes an empty dict, and gives a fault to explain."""
+    """A variant with fewer calls: it takes an empty dict, and returns a fault to explain."""
     check_shape(pattern)
     return compile_node(pattern)
 
 
 def explain_fault(fault: PatternFault, seen: Seen) -> Mismatch:
-    """What a fault means, given the anchors that were seen on the way to it."""
+    """The mismatch of a fault, given the anchors that were found."""
     return fault.settle(anchors_missing=not all(seen.values()))

@@ -1,4 +1,4 @@
-"""How a pattern is written: its shape, the anchors of its keys, and references to other leaves."""
+"""The syntax of patterns: shape, anchors of keys, and references to other leaves."""
 
 import posixpath
 import re
@@ -20,9 +20,9 @@ Path = tuple[str, ...]
 
 
 def resolve_references(document: Json) -> Json:
-    """Give the document with all references resolved, or the document itself if it has none.
+    """The document with all references resolved, or the document itself if it has none.
 
-    This comes before variables are filled in: what a request holds is never taken for a reference.
+    Runs before variables are resolved: text from a request is never treated as a reference.
     """
     check_shape(document)
     _check_anchors(document)
@@ -34,7 +34,7 @@ def resolve_references(document: Json) -> Json:
 
 
 def _check_anchors(node: Json) -> None:
-    """Raise CompileError for a key that looks like an anchor and is none, such as `=(hostPID`."""
+    """Raise CompileError for an invalid anchor, such as `=(hostPID`."""
     if isinstance(node, dict):
         for key, value in node.items():
             if is_broken_anchor(key):
@@ -54,7 +54,7 @@ def _holds_references(node: Json) -> bool:
 
 
 def _collect(node: Json, path: Path, leaves: dict[str, Json]) -> None:
-    """List leaves by path; a path to a map gives one of its keys, as it does in Kyverno."""
+    """List leaves by path; a path to a map returns one of its keys, as in Kyverno."""
     if isinstance(node, dict):
         for key, value in node.items():
             leaves["/" + "/".join(path)] = key
@@ -85,7 +85,7 @@ def _resolve_text(text: str, path: Path, leaves: dict[str, Json]) -> str:
 
 
 def replace_references(text: str, replace: Callable[[str], str]) -> str:
-    """Put something else in the place of each `$(...)` that has no backslash before it."""
+    """Replace each `$(...)` that has no backslash before it."""
     pieces: list[str] = []
     end = 0
     for found in compile_regex(_REFERENCE).finditer(text):
@@ -105,7 +105,9 @@ def _look_up(reference: str, path: Path, leaves: dict[str, Json]) -> str:
     if sign and isinstance(value, (int, float)) and not isinstance(value, bool):
         return sign + (str(value) if isinstance(value, int) else f"{value:f}")
     if value is None:
-        raise CompileError(f"{reference} at {place} refers to a place that the pattern has not")
+        raise CompileError(
+            f"{reference} at {place} refers to a path that does not exist in the pattern"
+        )
     raise CompileError(f"{reference} at {place} refers to a value that is not a text")
 
 
@@ -114,9 +116,9 @@ _LEAVES = (str, int, float, type(None))
 
 
 def check_shape(document: Json) -> None:
-    """Raise CompileError for keys that are no texts, values that are no JSON, and bottomless nests.
+    """Raise CompileError for keys that are no texts, values that are no JSON, and deep nesting.
 
-    All that follows may then recurse without fear.
+    Later code may then recurse safely.
     """
     level, depth = [document], 0
     while level:
@@ -143,7 +145,7 @@ _FORM = re.compile(r"([+<=X^])?\((.+)\)")
 
 
 class Modifier(StrEnum):
-    """What stands before the bracket."""
+    """The prefix of an anchor."""
 
     CONDITION = ""
     GLOBAL = "<"
@@ -153,12 +155,12 @@ class Modifier(StrEnum):
     EXISTENCE = "^"
 
 
-# An addition says something to a mutation only; a check takes it for a plain key.
+# An addition matters to mutations only; a check treats it as a plain key.
 CHECKED = frozenset(Modifier) - {Modifier.ADDITION}
 
 
 class Anchor(msgspec.Struct, frozen=True):
-    """A modifier and the key it is about."""
+    """A modifier and its key."""
 
     modifier: Modifier
     key: str
@@ -168,7 +170,7 @@ class Anchor(msgspec.Struct, frozen=True):
 
 
 def parse_anchor(text: str) -> Anchor | None:
-    """Read an anchor, or None where the text is a plain key."""
+    """Parse an anchor; None for a plain key."""
     return _remember_anchor(text) if len(text) <= _LONGEST_KNOWN else _parse_anchor(text)
 
 
@@ -188,9 +190,9 @@ ANCHOR_FORMS = "(key), =(key), X(key), ^(key), <(key) and, in patches, +(key)"
 
 
 def is_broken_anchor(text: str) -> bool:
-    """Tell whether a key of a pattern has brackets that belong to no anchor."""
+    """Whether a key of a pattern has brackets that belong to no anchor."""
     plain = strip_anchor(text)
-    # An expression may call functions, and a reference is written with brackets.
+    # Expressions and references also have brackets.
     return ("(" in plain or ")" in plain) and "{{" not in plain and "$(" not in plain
 
 
@@ -201,7 +203,7 @@ def strip_anchor(text: str) -> str:
 
 
 def holds_anchors(pattern: Json) -> bool:
-    """Tell whether any map within the pattern has a key with an anchor that is checked."""
+    """Whether any map in the pattern has a key with an anchor that is checked."""
     if isinstance(pattern, dict):
         for key in pattern:
             anchor = parse_anchor(key)
@@ -211,12 +213,12 @@ def holds_anchors(pattern: Json) -> bool:
     return isinstance(pattern, list) and any(holds_anchors(value) for value in pattern)
 
 
-# The only maps whose keys may hold wildcards, and only below `metadata`.
+# The only maps with wildcards in keys, and only below `metadata`.
 _TAGS = frozenset(("labels", "annotations"))
 
 
 class MismatchPath(msgspec.Struct, frozen=True):
-    """Where in the pattern a map stands, which decides whether its keys are special."""
+    """The path of a map in the pattern, which decides whether its keys are special."""
 
     is_metadata: bool = False
     is_tags: bool = False

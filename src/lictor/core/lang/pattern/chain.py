@@ -1,7 +1,7 @@
-"""Maps with one key each, inside each other, into one check: most of a pattern is on the way to it.
+"""Compiles nested maps with one key each to one check, as most of a pattern is such a path.
 
-`=(securityContext): {=(windowsOptions): {=(hostProcess): "false"}}` is a walk along three keys, and
-one comparison at its end. A call for each map would cost more than all comparisons do.
+`=(securityContext): {=(windowsOptions): {=(hostProcess): "false"}}` is a walk along three keys with
+one comparison at the end. A call for each map would cost more than all comparisons.
 """
 
 import msgspec
@@ -19,12 +19,12 @@ from lictor.core.lang.pattern.mismatch import (
 from lictor.core.lang.pattern.scalar import Predicate
 from lictor.core.raw import Json
 
-# A key, and whether everything below it is left unasked where it is not there.
+# A key, and whether everything below it is skipped if it is missing.
 Step = tuple[str, bool]
 
 
 class Chain(msgspec.Struct, frozen=True, eq=False):
-    """Keys one below the other, the maps of the pattern that hold them, and what the last holds."""
+    """Nested keys, the maps of the pattern that contain them, and the last value."""
 
     steps: tuple[Step, ...]
     maps: tuple[Json, ...]
@@ -33,7 +33,7 @@ class Chain(msgspec.Struct, frozen=True, eq=False):
 
 
 def find_chain(pattern: Json, place: MismatchPath) -> Chain:
-    """The longest chain that begins here; without steps where the map is none of one key."""
+    """The longest chain that starts here; without steps if the map has several keys."""
     steps: list[Step] = []
     maps: list[Json] = []
     while isinstance(pattern, dict) and len(pattern) == 1 and not place.is_tags:
@@ -41,7 +41,7 @@ def find_chain(pattern: Json, place: MismatchPath) -> Chain:
         anchor = parse_anchor(raw)
         is_optional = anchor is not None and anchor.modifier is Modifier.EQUALITY
         if (anchor is not None and not is_optional) or (value == "*" and not is_optional):
-            # Other anchors weigh what they find; `*` tells what it lacks in words of its own.
+            # Other anchors interpret their values; `*` has its own message for a missing key.
             break
         key = raw if anchor is None else anchor.key
         steps.append((key, is_optional))
@@ -50,8 +50,8 @@ def find_chain(pattern: Json, place: MismatchPath) -> Chain:
     return Chain(tuple(steps), tuple(maps), pattern, place)
 
 
-def compile_chain(chain: Chain, judge: Comparison) -> Comparison:
-    """Walk along the keys, and let `judge` compare what is found at their end."""
+def compile_chain(chain: Chain, compare: Comparison) -> Comparison:
+    """Walk along the keys, and call `compare` with the value at the end."""
     steps = chain.steps
 
     def check(value: Json, seen: Seen) -> PatternFault | None:
@@ -65,14 +65,14 @@ def compile_chain(chain: Chain, judge: Comparison) -> Comparison:
                 return None
             else:
                 found = None
-        fault = judge(found, seen)
+        fault = compare(found, seen)
         return None if fault is None else _lift(fault, steps)
 
     return check
 
 
 def compile_leaf_chain(chain: Chain, predicate: Predicate) -> Comparison:
-    """The same where a leaf is at the end, which is compared without a further call."""
+    """The same with a leaf at the end, which is compared without a further call."""
     steps = chain.steps
 
     def check(value: Json, _: Seen) -> PatternFault | None:
@@ -94,7 +94,7 @@ def compile_leaf_chain(chain: Chain, predicate: Predicate) -> Comparison:
 
 
 def compile_list_of_leaf_chains(pattern: Json, chain: Chain, predicate: Predicate) -> Comparison:
-    """The same for every element of a list: containers are asked more often than anything else."""
+    """The same for every element of a list: containers are the most frequent case."""
     steps = chain.steps
 
     def check(value: Json, _: Seen) -> PatternFault | None:
@@ -121,7 +121,7 @@ def compile_list_of_leaf_chains(pattern: Json, chain: Chain, predicate: Predicat
 
 
 def _differ_on_the_way(chain: Chain, value: Json) -> PatternFault:
-    """Something on the way is no map."""
+    """Some value on the path is no map."""
     found = value
     for number, (key, _) in enumerate(chain.steps):
         if not isinstance(found, dict):
@@ -131,7 +131,7 @@ def _differ_on_the_way(chain: Chain, value: Json) -> PatternFault:
 
 
 def _lift(fault: PatternFault, steps: tuple[Step, ...]) -> PatternFault:
-    """Bring a fault up to the first map, as map after map would."""
+    """Lift a fault to the first map, as nested maps would."""
     for key, is_optional in reversed(steps):
         fault.below(key)
         if is_optional and fault.skips:

@@ -1,4 +1,4 @@
-"""How Go reads and prints plain values, which decides what Kyverno takes for equal."""
+"""How Go parses and prints plain values, which decides what Kyverno treats as equal."""
 
 import math
 import re
@@ -33,7 +33,7 @@ def name_type(value: Json) -> str:
 
 
 def print_value(value: Json, depth: int = 0) -> str:
-    """Print a value as Go's `%v` does; EvaluationError where it is nested beyond reason."""
+    """Print a value as Go's `%v` does; raises EvaluationError if it is nested too deeply."""
     if depth > _MAX_DEPTH:
         raise EvaluationError("a value is nested too deeply to be compared")
     if isinstance(value, str):
@@ -71,7 +71,7 @@ def print_integer(number: int) -> str:
 
 
 def to_float(number: float) -> float:
-    """Turn a number of any size into a float, if need be an infinite one."""
+    """Convert a number of any size to a float, possibly infinite."""
     try:
         return float(number)
     except OverflowError:
@@ -131,17 +131,17 @@ def _print_exponent(digits: str, exponent: int, letter: str) -> str:
 
 
 def print_comparable(value: Json) -> str | None:
-    """Print what can be compared with a text pattern: text, numbers, booleans; None for others."""
+    """Print a value for comparison with a text pattern: text, number, boolean; otherwise None."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    # Whole numbers reach Kyverno's command line as floats, too: 10 is `1E+01` to a wildcard.
+    # Integers are floats in Kyverno's command line, too: 10 is `1E+01` to a wildcard.
     return print_scientific(to_float(value)) if isinstance(value, (int, float)) else None
 
 
 def parse_float(text: str) -> float | None:
-    """Read a number as Go's `strconv.ParseFloat` does; None where it refuses."""
+    """Parse a number as Go's `strconv.ParseFloat` does; None if it fails."""
     try:
         if _DECIMAL.fullmatch(text):
             number = float(text)

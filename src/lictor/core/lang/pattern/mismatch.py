@@ -1,4 +1,4 @@
-"""Why a resource does not fit a pattern: `Mismatch` for callers, `PatternFault` while comparing."""
+"""Why a resource does not match a pattern: `Mismatch` for callers, `PatternFault` internally."""
 
 from collections.abc import Callable
 from enum import IntEnum
@@ -11,46 +11,46 @@ from lictor.core.raw import Json
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """What a pattern asked for and what was found instead.
+    """What a pattern required and what was found instead.
 
-    `skip`: a condition of the pattern does not hold, so it says nothing about the resource.
+    `skip`: a condition of the pattern does not hold, so it does not apply to the resource.
     """
 
     path: str
-    tell: Callable[[str], str]
+    format_reason: Callable[[str], str]
     expected: Json = None
     found: Json = None
     skip: bool = False
 
     @property
     def reason(self) -> str:
-        """Why, in words; put together only when somebody asks."""
-        return self.tell("/")
+        """The reason as text; formatted on demand."""
+        return self.format_reason("/")
 
     @property
     def is_error(self) -> bool:
-        """The pattern could not be applied: neither a failure with a place, nor a skip."""
+        """The pattern could not be applied: neither a failure with a path, nor a skip."""
         return not self.skip and not self.path
 
 
 class MismatchKind(IntEnum):
-    """How a fault travels through the maps and lists around it."""
+    """How a fault propagates through the maps and lists around it."""
 
     FAILURE = 0
     NEGATION = 1
-    # A condition that is not met, as its anchor tells it.
+    # A condition that is not met, from its anchor.
     CONDITION = 2
-    # The same, told by a map or a list around such anchors; siblings may outweigh it.
+    # The same from a map or a list around such anchors; siblings may override it.
     CONDITIONS = 3
 
 
 Describe = Callable[[str], str]
-# Which anchored keys were there, as written in the pattern.
+# Which anchored keys were found, as written in the pattern.
 Seen = dict[str, bool]
 
 
 class PatternFault(msgspec.Struct):
-    """A mismatch on its way up; each level that it passes adds a step to its path."""
+    """A mismatch while it propagates; each level adds a step to its path."""
 
     kind: MismatchKind
     describe: Describe
@@ -76,24 +76,24 @@ class PatternFault(msgspec.Struct):
     def locate(self, base: str) -> str:
         return base + "".join([f"{step}/" for step in reversed(self.steps)])
 
-    def tell(self, base: str) -> str:
+    def format_reason(self, base: str) -> str:
         return self.prefix + self.describe(self.locate(base))
 
     def settle(self, *, anchors_missing: bool) -> Mismatch:
-        """Make the record that callers see, with the path from the root."""
+        """Build the record for callers, with the path from the root."""
         path = self.locate("/")
-        # Kyverno tells no place where an anchored key was nowhere in the resource.
+        # Kyverno reports no path if an anchored key was nowhere in the resource.
         undecided = self.placeless or (anchors_missing and self.kind is MismatchKind.FAILURE)
         if self.skips or undecided:
             path = ""
-        return Mismatch(path, self.tell, self.expected, self.found, self.skips)
+        return Mismatch(path, self.format_reason, self.expected, self.found, self.skips)
 
 
 Comparison = Callable[[Json, Seen], PatternFault | None]
 
 
 def differ_in_value(expected: Json, found: Json) -> PatternFault:
-    """A leaf that does not fit."""
+    """A leaf that does not match."""
 
     def describe(path: str) -> str:
         return f"resource value '{_show(found)}' does not match '{_show(expected)}' at path {path}"
@@ -126,18 +126,18 @@ def lack_list(expected: Json, found: Json) -> PatternFault:
 
 
 def lack_key(key: str) -> PatternFault:
-    """A key that must have a value, whichever, has none; told at the map that lacks it."""
+    """A key that must have any value has none; reported at the map that lacks it."""
     return PatternFault(MismatchKind.FAILURE, lambda path: f"{path}/{key} not found", "*")
 
 
 def lack_condition() -> PatternFault:
-    """The key of a condition is not there at all."""
+    """The key of a condition does not exist."""
     text = "conditional anchor mismatch: conditional anchor key doesn't exist in the resource"
     return PatternFault(MismatchKind.CONDITION, lambda _: text)
 
 
 def forbid_value(found: Json) -> PatternFault:
-    """A key is there that must not be."""
+    """A key exists that must not."""
 
     def describe(path: str) -> str:
         return f"negation anchor matched in resource: {path} is not allowed"
@@ -146,7 +146,7 @@ def forbid_value(found: Json) -> PatternFault:
 
 
 def lack_element(expected: Json, found: Json) -> PatternFault:
-    """No element of a list fits what must exist in it."""
+    """No element of a list matches what must exist in it."""
 
     def describe(path: str) -> str:
         return f"existence anchor validation failed at path {path}"
@@ -162,10 +162,10 @@ def refuse(reason: str, expected: Json, found: Json, *, placeless: bool = False)
 
 
 def gather(faults: list[PatternFault]) -> PatternFault:
-    """Several conditions that are not met, as one."""
+    """Join several conditions that are not met."""
 
     def describe(path: str) -> str:
-        return "; ".join([fault.tell(path) for fault in faults])
+        return "; ".join([fault.format_reason(path) for fault in faults])
 
     return PatternFault(MismatchKind.CONDITIONS, describe, faults[0].expected, faults[0].found)
 

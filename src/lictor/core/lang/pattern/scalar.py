@@ -1,4 +1,4 @@
-"""Leaves of a pattern, such as `?*`, `>=1Gi & <4Gi`, `!a | 1h-2h`, 5 or null, into predicates."""
+"""Compiles leaves of a pattern, such as `?*`, `>=1Gi & <4Gi`, `!a | 1h-2h`, 5 or null."""
 
 import operator
 import re
@@ -12,13 +12,13 @@ from lictor.core.lang.quantity import parse_quantity
 from lictor.core.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.core.raw import Json
 
-# Most texts are no amounts; their first character tells it without an exception being raised.
+# Most texts are no quantities; testing the first character avoids an exception.
 _DURATION_START = frozenset("+-.0123456789")
 _QUANTITY_START = _DURATION_START | frozenset("eEinumkKMGTP")
 
 
 def read_duration(text: str) -> int | None:
-    """Give the nanoseconds of a text such as `1h30m`, or None."""
+    """The nanoseconds of a text such as `1h30m`, or None."""
     if text[:1] not in _DURATION_START:
         return None
     try:
@@ -28,7 +28,7 @@ def read_duration(text: str) -> int | None:
 
 
 def read_quantity(text: str) -> Decimal | None:
-    """Give the amount of a text such as `1.5Gi`, or None."""
+    """The quantity of a text such as `1.5Gi`, or None."""
     if text[:1] not in _QUANTITY_START:
         return None
     return _remember_quantity(text) if len(text) <= _LONGEST_KNOWN else _parse_quantity(text)
@@ -41,20 +41,20 @@ def _parse_quantity(text: str) -> Decimal | None:
         return None
 
 
-# Clusters use few different amounts, again and again; long texts would only fill the memory.
+# Clusters use few different quantities repeatedly; long texts would only fill the memory.
 _LONGEST_KNOWN = 40
 _remember_quantity = lru_cache(maxsize=4096)(_parse_quantity)
 
 
 def measure_duration(value: Json) -> int | None:
-    """Give the nanoseconds of a value that is a duration; nothing at all lasts no time."""
+    """The nanoseconds of a duration; null is zero."""
     if isinstance(value, str):
         return read_duration(value)
     return 0 if value is None else None
 
 
 def measure_quantity(value: Json) -> Decimal | int | None:
-    """Give the amount of a value that is a quantity; nothing at all is zero."""
+    """The quantity of a value; null is zero."""
     kind = type(value)
     if kind is int:
         return int(value)
@@ -82,7 +82,7 @@ _BOOLEANS = frozenset(("true", "false"))
 
 
 def compile_scalar(pattern: Json) -> Predicate:
-    """Turn a leaf of a pattern into a predicate over values that are no list."""
+    """Compile a leaf of a pattern to a predicate for values other than lists."""
     if pattern is None:
         return _is_nothing
     if isinstance(pattern, bool):
@@ -93,7 +93,7 @@ def compile_scalar(pattern: Json) -> Predicate:
 
 
 def split_operator(text: str) -> tuple[str, str]:
-    """Cut a text such as `>=5` into operator and operand; the operator may be empty."""
+    """Split a text such as `>=5` into operator and operand; the operator may be empty."""
     if len(text) > 1:
         for sign, _ in _OPERATORS:
             if text.startswith(sign):
@@ -102,12 +102,12 @@ def split_operator(text: str) -> tuple[str, str]:
 
 
 def is_range(text: str) -> bool:
-    """Tell whether the text as a whole is a range such as `1-10`."""
+    """Whether the text as a whole is a range such as `1-10`."""
     return split_operator(text)[0] == "" and _RANGE.fullmatch(text) is not None
 
 
 def _is_nothing(value: Json) -> bool:
-    """Null asks for the zero value of whatever type is there."""
+    """Null matches the zero value of any type."""
     return not value and not isinstance(value, (dict, list))
 
 
@@ -124,7 +124,7 @@ def _compile_number(pattern: float) -> Predicate:
 
 
 def compile_text(text: str) -> Predicate:
-    """Turn a text pattern into a predicate: alternatives by `|`, each of parts joined by `&`."""
+    """Compile a text pattern to a predicate: alternatives by `|`, each of parts joined by `&`."""
     alternatives = [
         [part.strip(" ") for part in dict.fromkeys(alternative.strip(" ").split("&"))]
         for alternative in dict.fromkeys(text.split("|"))
@@ -138,7 +138,7 @@ def compile_text(text: str) -> Predicate:
 
 
 def is_word(text: str) -> bool:
-    """A text that fits nothing but itself."""
+    """A text that matches only itself."""
     return (
         split_operator(text)[0] == ""
         and not has_wildcard(text)
@@ -173,7 +173,7 @@ def _compile_alternatives(alternatives: list[list[str]], text: str) -> Predicate
 
 
 def _compile_part(text: str, whole: str | None = None) -> Predicate:
-    """Compile one comparison; a value that equals the `whole` pattern always fits."""
+    """Compile one comparison; a value equal to the `whole` pattern always matches."""
     sign, operand = split_operator(text)
     if not sign:
         outside = _OUTSIDE.fullmatch(text)
@@ -207,7 +207,7 @@ def _compile_comparison(sign: str, operand: str, whole: str | None = None) -> Pr
         return fits if whole is None or whole == operand else _or_whole(fits, whole)
     if sign == "!":
         return _compile_negation(operand, whole)
-    # Texts have no order; only the pattern's own text can still fit.
+    # Texts have no order; only the pattern's own text can still match.
     return _never if whole is None else partial(operator.eq, whole)
 
 
@@ -244,7 +244,7 @@ def _compile_negation(operand: str, whole: str | None) -> Predicate:
 def _compile_amount(
     sign: str, operand: str, amounts: tuple[int | None, Decimal | None], whole: str | None
 ) -> Predicate:
-    """Compare with a duration, a quantity, or (where the value is neither) a text."""
+    """Compare with a duration, a quantity, or (if the value is neither) a text."""
     duration, quantity = amounts
     compare: Comparison = dict(_OPERATORS).get(sign, operator.eq)
     as_text = _compile_as_text(sign, operand)

@@ -1,7 +1,7 @@
-"""Maps and lists of a pattern into checks: closures that give None, or the fault they found.
+"""Compiles maps and lists of a pattern to checks that return None or the fault.
 
-A check is called with the value and with a record of which anchored keys were there; one frame per
-level of the pattern, no paths in the good case.
+A check is called with the value and with a record of the anchored keys that were found; one frame
+per level of the pattern, and no paths unless there is a fault.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ from lictor.core.raw import Json
 
 
 class PatternEntry(msgspec.Struct, frozen=True, eq=False):
-    """One key of a map pattern; `predicate` stands in for `check` where the value is a leaf."""
+    """One key of a map pattern; `predicate` replaces `check` if the value is a leaf."""
 
     raw: str
     key: str
@@ -57,7 +57,7 @@ class PatternEntry(msgspec.Struct, frozen=True, eq=False):
 
 
 def compile_node(pattern: Json, place: MismatchPath = ANYWHERE) -> Comparison:
-    """Turn any part of a pattern, whose shape was checked, into a check."""
+    """Compile any part of a pattern, after its shape was checked."""
     if isinstance(pattern, dict):
         chain = find_chain(pattern, place)
         if not chain.steps:
@@ -92,7 +92,7 @@ def _compile_map(pattern: Json, place: MismatchPath) -> Comparison:
 
 def _sort_pattern(pattern: Json, place: MismatchPath) -> list[tuple[str, Json]]:
     if place.is_tags:
-        # Kyverno rewrites these maps as maps of text to text, and loses all other values.
+        # Kyverno converts these maps to maps of strings, and loses all other values.
         return sorted((key, value) for key, value in pattern.items() if isinstance(value, str))
     return sorted(pattern.items(), key=lambda item: item[0])
 
@@ -100,7 +100,7 @@ def _sort_pattern(pattern: Json, place: MismatchPath) -> list[tuple[str, Json]]:
 def _compile_entry(raw: str, value: Json, place: MismatchPath) -> PatternEntry:
     anchor = parse_anchor(raw)
     if anchor is None or anchor.modifier not in CHECKED:
-        # Wildcards and metadata are recognised below `+(metadata)` too, for what it is worth.
+        # Wildcards and metadata are also recognized below `+(metadata)`.
         inner = place.enter(raw if anchor is None else anchor.key)
         return _compile_plain_entry(raw, value, inner)
     inner = place.enter(anchor.key)
@@ -126,7 +126,7 @@ _ABSENT = lack_key("")
 
 
 def _exists(value: Json, _: Seen) -> PatternFault | None:
-    """Any value but null; the map knows how to tell that the key is not there."""
+    """Any value but null; the map reports a missing key."""
     return None if value is not None else _ABSENT
 
 
@@ -135,7 +135,7 @@ def _be_forbidden(value: Json, _: Seen) -> PatternFault | None:
 
 
 def _order_plain(entries: list[PatternEntry]) -> tuple[PatternEntry, ...]:
-    """Conditions first: what holds anchors comes before what does not, and last before first."""
+    """Conditions first: entries with anchors come before others, and last before first."""
     first = [
         entry
         for entry in entries
@@ -152,10 +152,10 @@ def _compile_plain_map(pattern: Json, entries: list[PatternEntry]) -> Comparison
     def check(value: Json, seen: Seen) -> PatternFault | None:
         if not isinstance(value, dict):
             return differ_in_structure(pattern, value)
-        for key, predicate, judge, expected in steps:
+        for key, predicate, compare, expected in steps:
             item = value.get(key)
             if predicate is None:
-                fault = judge(item, seen)
+                fault = compare(item, seen)
                 if fault is not None:
                     return lack_key(key) if fault is _ABSENT else fault.below(key)
             elif isinstance(item, list):
@@ -168,7 +168,7 @@ def _compile_plain_map(pattern: Json, entries: list[PatternEntry]) -> Comparison
     return check
 
 
-# Key, modifier, check, and the fault to weigh where the key is not there.
+# Key, modifier, check, and the fault for a missing key.
 AnchoredStep = tuple[str, Modifier | None, Comparison, PatternFault | None]
 PlainStep = tuple[str, Modifier | None, Comparison]
 Plan = tuple[tuple[tuple[str, str], ...], tuple[AnchoredStep, ...], tuple[PlainStep, ...]]
@@ -177,7 +177,7 @@ _NO_CONDITION = lack_condition()
 
 
 def _plan(entries: list[PatternEntry]) -> Plan:
-    """Sort entries into those to record, the anchors, and the keys that follow them."""
+    """Sort entries into those to record, the anchors, and the remaining keys."""
     later = (None, Modifier.GLOBAL)
     recorded = (Modifier.CONDITION, Modifier.EXISTENCE)
     anchored = [entry for entry in entries if entry.modifier not in later]
@@ -202,11 +202,11 @@ def _compile_anchored_map(
         recorded, anchored, plain = plan if find_plan is None else find_plan(value)
         for raw, key in recorded:
             seen[raw] = key in value or seen.get(raw, False)
-        # Made where something is wrong, which is rare.
+        # Built only for a fault, which is rare.
         skips: list[PatternFault] | None = None
         applied = False
-        for key, modifier, judge, absence in anchored:
-            fault = judge(value[key], seen) if key in value else absence
+        for key, modifier, compare, absence in anchored:
+            fault = compare(value[key], seen) if key in value else absence
             if fault is None:
                 applied = True
                 continue
@@ -215,8 +215,8 @@ def _compile_anchored_map(
                 return fault
         if skips and (not applied or _is_condition_among(skips)):
             return gather(skips)
-        for key, modifier, judge in plain:
-            fault = judge(value.get(key), seen) if modifier is None or key in value else None
+        for key, modifier, compare in plain:
+            fault = compare(value.get(key), seen) if modifier is None or key in value else None
             if fault is not None:
                 return _lift(fault, key, modifier)
         return None
@@ -225,7 +225,7 @@ def _compile_anchored_map(
 
 
 def _lift(fault: PatternFault, key: str, modifier: Modifier | None) -> PatternFault:
-    """Bring a fault from the value of a key up to the map."""
+    """Lift a fault from the value of a key to the map."""
     if fault is _ABSENT:
         return lack_key(key)
     if fault is _NO_CONDITION:
@@ -239,7 +239,7 @@ def _lift(fault: PatternFault, key: str, modifier: Modifier | None) -> PatternFa
 
 
 def _outweighs(fault: PatternFault, skips: list[PatternFault]) -> bool:
-    """Tell whether the fault ends the matter; conditions are kept, and excuse what follows them."""
+    """Whether the fault decides; conditions are kept, and excuse later faults."""
     if fault.skips:
         skips.append(fault)
         return False
@@ -251,7 +251,7 @@ def _is_condition_among(faults: list[PatternFault]) -> bool:
 
 
 def _compile_tags(pattern: Json, entries: list[PatternEntry]) -> Comparison:
-    """Labels or annotations with wildcards in keys, which stand for the first key that fits."""
+    """Labels or annotations with wildcards in keys, which mean the first key that matches."""
     fitting = [
         (entry, compile_wildcard(strip_anchor(entry.raw)) if has_wildcard(entry.raw) else None)
         for entry in entries
@@ -284,7 +284,7 @@ def _compile_list(pattern: list[Json]) -> Comparison:
     if not pattern:
         return _compile_empty(pattern)
     if isinstance(pattern[0], dict):
-        # Kyverno looks at the first element only; so do all who wrote policies for it.
+        # Kyverno reads the first element only, and policies rely on it.
         chain = find_chain(pattern[0], ANYWHERE)
         if chain.steps and not isinstance(chain.end, (dict, list)):
             return compile_list_of_leaf_chains(pattern, chain, compile_scalar(chain.end))
@@ -312,15 +312,15 @@ def _compile_list_of_leaves(pattern: list[Json], predicate: Predicate) -> Compar
     return check
 
 
-def _compile_list_of_maps(pattern: Json, judge: Comparison) -> Comparison:
-    """Every element must fit, but for those whose conditions are not met; not all may be such."""
+def _compile_list_of_maps(pattern: Json, compare: Comparison) -> Comparison:
+    """Every element must match, except those whose conditions are not met; at least one must."""
 
     def check(value: Json, seen: Seen) -> PatternFault | None:
         if not isinstance(value, list):
             return lack_list(pattern, value)
         skips: list[PatternFault] | None = None
         for index, item in enumerate(value):
-            fault = judge(item, seen)
+            fault = compare(item, seen)
             if fault is None:
                 continue
             fault.below(str(index))
@@ -332,9 +332,9 @@ def _compile_list_of_maps(pattern: Json, judge: Comparison) -> Comparison:
     return check
 
 
-def _compile_list_of_lists(pattern: Json, judges: list[Comparison]) -> Comparison:
-    """Elements are compared one by one, each with the element of the pattern at its place."""
-    width = len(judges)
+def _compile_list_of_lists(pattern: Json, comparisons: list[Comparison]) -> Comparison:
+    """Elements are compared one by one with the pattern's element at the same index."""
+    width = len(comparisons)
 
     def check(value: Json, seen: Seen) -> PatternFault | None:
         if not isinstance(value, list):
@@ -342,8 +342,8 @@ def _compile_list_of_lists(pattern: Json, judges: list[Comparison]) -> Compariso
         if len(value) < width:
             return _be_too_short(pattern, value)
         skips: list[PatternFault] = []
-        for index, judge in enumerate(judges):
-            fault = judge(value[index], seen)
+        for index, compare in enumerate(comparisons):
+            fault = compare(value[index], seen)
             if fault is None:
                 continue
             fault.below(str(index))
@@ -364,7 +364,7 @@ def _be_too_short(pattern: list[Json], value: list[Json]) -> PatternFault:
 
 
 def _compile_existence(pattern: Json) -> Comparison:
-    """For each map of the pattern's list, some element of the resource's list must fit it."""
+    """For each map of the pattern's list, some element of the resource's list must match."""
     is_list = isinstance(pattern, list)
     wanted = tuple(
         (item, compile_node(item) if is_list and isinstance(item, dict) else None)
@@ -379,11 +379,11 @@ def _compile_existence(pattern: Json) -> Comparison:
     def check(value: Json, seen: Seen) -> PatternFault | None:
         if not isinstance(value, list):
             return _be_no_list(pattern, value)
-        for item, judge in wanted:
-            if judge is None:
+        for item, compare in wanted:
+            if compare is None:
                 return refuse(wrong, pattern, value)
             for element in value:
-                if judge(element, seen) is None:
+                if compare(element, seen) is None:
                     break
             else:
                 return lack_element(item, value)

@@ -1,6 +1,6 @@
 """OPA's builtins that its Wasm leaves to the host, with OPA's names and values.
 
-Nothing here reaches outside: what would (http.send, DNS) is refused when a module is loaded.
+Nothing here uses the network: builtins that would (http.send, DNS) are refused at load time.
 """
 
 from collections.abc import Iterable
@@ -30,8 +30,8 @@ _OFFERED: Functions = {
     **YAML_BUILTINS,
 }
 _REACH_OUTSIDE = frozenset(("http.send", "net.lookup_ip_addr"))
-# Kubewarden has these too, and a request for which one of them fails is refused there. OPA would
-# call the value undefined, and the rule that needs it would say nothing.
+# Kubewarden has these too, and denies a request for which one of them fails. In OPA the value would
+# be undefined, and the rule that needs it would have no result.
 STRICT = frozenset(
     (
         "base64url.encode_no_pad", "glob.quote_meta", "hex.decode", "hex.encode", "json.is_valid",
@@ -44,20 +44,19 @@ STRICT = frozenset(
 
 
 def list_builtins() -> list[str]:
-    """The names of all that are offered."""
+    """The names of all supported builtins."""
     return sorted(_OFFERED)
 
 
 def find_builtins(names: Iterable[str]) -> Functions:
-    """The functions of these names; ModuleError that tells all that are not offered."""
+    """The functions of these names; raises ModuleError with all unsupported ones."""
     wanted = sorted(names)
     outside = [name for name in wanted if name in _REACH_OUTSIDE]
     if outside:
         raise ModuleError(
-            f"the policy wants to reach outside of the cluster with {', '.join(outside)}, "
-            "which no policy in Wasm may"
+            f"the policy uses the network with {', '.join(outside)}, which Wasm policies must not"
         )
     missing = [name for name in wanted if name not in _OFFERED]
     if missing:
-        raise ModuleError(f"the policy needs builtins that are not offered: {', '.join(missing)}")
+        raise ModuleError(f"the policy needs unsupported builtins: {', '.join(missing)}")
     return {name: _OFFERED[name] for name in wanted}

@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 
 
 def _round_exponent(number: float, digits: int) -> tuple[str, int]:
-    """So many digits of a number, rounded, and the power of ten of the first."""
+    """A number of digits, rounded, and the power of ten of the first."""
     with localcontext(prec=1200, rounding=ROUND_HALF_EVEN):
         exact = Decimal(number)
         if exact == 0:
@@ -78,7 +78,7 @@ def _write_hex(number: float, precision: int, form: str) -> str:
         digits = precision
         size = 1 << (52 - 4 * precision)
         whole, rest = divmod(mantissa, size)
-        # To the nearest, and to the even one of two that are as near.
+        # Round half to even.
         whole += rest * 2 > size or (rest * 2 == size and whole % 2 == 1)
         mantissa = whole
     lead, tail = divmod(mantissa, 1 << (4 * digits))
@@ -97,7 +97,7 @@ FLOAT_FORMS: dict[str, Callable[[float, int, str], str]] = {
 
 
 def write_float(number: float, form: str, precision: int | None, *, sharp: bool) -> str:
-    """The digits of a number in one of these forms; `sharp` where the flag # is given."""
+    """The digits of a number in one of these formats; `sharp`: with the flag #."""
     if precision is None:
         precision = 6 if form in "feE" else -1
     digits = FLOAT_FORMS[form](number, precision, form)
@@ -105,7 +105,7 @@ def write_float(number: float, form: str, precision: int | None, *, sharp: bool)
 
 
 def _force_point(digits: str, form: str, precision: int) -> str:
-    """A point, and the zeros that `g` leaves out."""
+    """A point, and the zeros that `g` omits."""
     marks = "pP" if form in "xX" else "eE"
     cut = next((at for at, each in enumerate(digits) if each in marks), len(digits))
     number, tail = digits[:cut], digits[cut:]

@@ -1,4 +1,4 @@
-"""Texts from formats, as Go's fmt.Sprintf makes them of texts and numbers."""
+"""Formats texts as Go's fmt.Sprintf does for texts and numbers."""
 
 import math
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ _LARGEST = 1_000_000
 _LONGEST_TEXT = 8 * 1024 * 1024
 _INT64 = 1 << 63
 _MAX_RUNE = 0x10FFFF
-# What Python calls the digits that a verb writes.
+# Python's names for the digits of a verb.
 _BASES = {"b": "b", "o": "o", "O": "o", "d": "d", "v": "d", "x": "x", "X": "X"}
 _PREFIXES = {"b": "0b", "o": "0", "x": "0x", "X": "0X"}
 
 
 class _Flags(msgspec.Struct):
-    """What stands between the percent sign and the verb."""
+    """The part between the percent sign and the verb."""
 
     sharp: bool = False
     zero: bool = False
@@ -44,9 +44,9 @@ class _Flags(msgspec.Struct):
 
 
 def sprintf(text: str, arguments: Sequence[Argument], limit: int = _LONGEST_TEXT) -> str:
-    """The text with its verbs replaced; what does not fit is told inside, as Go does.
+    """The text with its verbs replaced; errors are written into the text, as in Go.
 
-    ValueError where it would be longer than `limit`.
+    Raises ValueError if it would be longer than `limit`.
     """
     pieces = _cut_simple(text) if len(text) < _LONGEST_KNOWN else None
     if pieces is not None and len(pieces) == 2 * len(arguments) + 1:
@@ -61,7 +61,7 @@ _LONGEST_KNOWN = 1024
 
 @lru_cache(maxsize=1024)
 def _cut_simple(text: str) -> tuple[str, ...] | None:
-    """Literals and verbs by turns; None where there is more than %v, %s and %d."""
+    """Literals and verbs alternately; None if there is more than %v, %s and %d."""
     pieces: list[str] = []
     literal, at = "", 0
     while True:
@@ -99,7 +99,7 @@ def _is_small(number: int) -> bool:
 
 
 class _Printer:
-    """One walk through a format."""
+    """Formats one text."""
 
     def __init__(self, text: str, arguments: Sequence[Argument], limit: int) -> None:
         self._text = text
@@ -126,15 +126,15 @@ class _Printer:
             if not self._print_directive():
                 break
         if not self._reordered and self._number < len(self._arguments):
-            self._tell_extra()
+            self._append_extra()
         return "".join(self._parts)
 
-    def _tell_extra(self) -> None:
+    def _append_extra(self) -> None:
         extra = self._arguments[self._number :]
-        told = ", ".join(
+        extra = ", ".join(
             [f"{type_name(each)}={print_argument(each, 'v', _Flags())}" for each in extra]
         )
-        self._parts.append(f"%!(EXTRA {told})")
+        self._parts.append(f"%!(EXTRA {extra})")
 
     def _print_directive(self) -> bool:
         self._flags = flags = _Flags()
@@ -181,7 +181,7 @@ class _Printer:
         return self._text[self._at : self._at + 1]
 
     def _read_index(self) -> bool:
-        """An explicit index such as [3]; whether there was one that can be read."""
+        """Read an explicit index such as [3]; returns whether there was a valid one."""
         if self._peek() != "[":
             return False
         self._reordered = True
@@ -204,12 +204,12 @@ class _Printer:
         while self._peek().isascii() and self._peek().isdecimal():
             self._at += 1
             if int(self._text[start : self._at]) > _LARGEST:
-                # Go stops here, and takes the rest for the verb.
+                # Go stops here, and treats the rest as the verb.
                 return None
         return int(self._text[start : self._at]) if self._at > start else None
 
     def _take_argument(self) -> int | None:
-        """The width or precision that a star stands for."""
+        """The width or precision for a star."""
         if self._number >= len(self._arguments):
             return None
         value = self._arguments[self._number]
@@ -251,7 +251,7 @@ class _Printer:
 
 
 def type_name(argument: Argument) -> str:
-    """The name of the type that Go has for it."""
+    """Go's name of the type."""
     if isinstance(argument, str):
         return "string"
     if isinstance(argument, int):
@@ -260,7 +260,7 @@ def type_name(argument: Argument) -> str:
 
 
 def print_argument(argument: Argument, verb: str, flags: _Flags) -> str:
-    """One value by its verb."""
+    """One value formatted by its verb."""
     if verb == "T":
         return _print_text(type_name(argument), "s", flags)
     if isinstance(argument, str):

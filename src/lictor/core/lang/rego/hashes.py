@@ -1,4 +1,4 @@
-"""Builtins of cryptography: hashes, certificates, keys."""
+"""Cryptographic builtins: hashes, certificates, keys."""
 
 import contextlib
 import hashlib
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _BEGIN = "-----BEGIN"
 _MOST_CERTIFICATES = 100
-# Purposes of keys by the names that Go has for them.
+# Key usages by their names in Go.
 _USAGES = {
     "KeyUsageAny": "2.5.29.37.0",
     "KeyUsageServerAuth": "1.3.6.1.5.5.7.3.1",
@@ -87,7 +87,7 @@ def _read_certificates(text: str) -> "list[x509.Certificate]":
         if text.startswith(_BEGIN):
             blocks = list_pem_blocks(text)
             if any(label != "CERTIFICATE" for label, _ in blocks):
-                raise FunctionError("a PEM block is no CERTIFICATE")
+                raise FunctionError("a PEM block is not a CERTIFICATE")
             parts = [data for _, data in blocks]
         else:
             parts = _split_der(content)
@@ -97,7 +97,7 @@ def _read_certificates(text: str) -> "list[x509.Certificate]":
 
 
 def _split_der(content: bytes) -> list[bytes]:
-    """Elements that stand one behind the other."""
+    """Consecutive DER elements."""
     parts: list[bytes] = []
     while content:
         if len(content) < 2:
@@ -125,7 +125,7 @@ def _describe(certificates: "list[x509.Certificate]", *, with_uris: bool) -> lis
     return made
 
 
-# What Go's record has of late, and certificates seldom.
+# Newer fields of Go's record, which certificates seldom have.
 _EXTRA_FIELDS = {"InhibitAnyPolicy": 0, "InhibitAnyPolicyZero": False}
 
 
@@ -155,7 +155,7 @@ def _verify_with_options(run: BuiltinRun, arguments: list[RegoValue]) -> list[Re
 def _verify(
     run: BuiltinRun, text: RegoValue, options: dict[str, RegoValue], *, with_uris: bool
 ) -> list[RegoValue]:
-    """Whether the last certificate leads to the first, and the way there."""
+    """Whether the last certificate leads to the first, and the chain."""
     from lictor.core.crypto.certificate_chain import Anchors, find_chain
 
     try:
@@ -235,18 +235,18 @@ def _parse_request(_run: BuiltinRun, arguments: list[RegoValue]) -> RegoValue:
                 raise FunctionError("invalid PEM-encoded certificate signing request")
         return describe_request(x509.load_der_x509_csr(content))
     except (ValueError, IndexError, UnsupportedAlgorithm) as error:
-        raise FunctionError(f"this is no request for a certificate: {error}") from error
+        raise FunctionError(f"not a certificate signing request: {error}") from error
 
 
 def read_private_keys(text: str) -> "list[PrivateKeyTypes]":
-    """The private keys in PEM blocks; other blocks are left out."""
+    """The private keys in PEM blocks; other blocks are ignored."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
     from lictor.core.crypto.pem import list_pem_blocks
 
     with contextlib.suppress(FunctionError):
-        # Where it is PEM already, it is no base64.
+        # PEM is not base64.
         text = _decode_base64(text).decode(errors="replace")
     labels = ("RSA PRIVATE KEY", "PRIVATE KEY", "EC PRIVATE KEY")
     try:
@@ -257,7 +257,7 @@ def read_private_keys(text: str) -> "list[PrivateKeyTypes]":
 
 
 def encode_number(number: int, size: int = 0) -> str:
-    """A number as keys in JSON have it."""
+    """A number as in JSON Web Keys."""
     return encode_url_safe(number.to_bytes(size or max((number.bit_length() + 7) // 8, 1)))
 
 
@@ -287,7 +287,7 @@ def write_jwk(key: "PrivateKeyTypes") -> dict[str, RegoValue]:
         parts = {"x": key.public_key().public_bytes_raw(), "d": key.private_bytes_raw()}
         coded = {name: encode_url_safe(part) for name, part in parts.items()}
         return {"kty": "OKP", "crv": "Ed25519", **coded}
-    raise FunctionError("this kind of key has no form in JSON")
+    raise FunctionError("this type of key has no JSON form")
 
 
 def _parse_rsa_key(_run: BuiltinRun, arguments: list[RegoValue]) -> RegoValue:
@@ -308,7 +308,7 @@ def _parse_private_keys(_run: BuiltinRun, arguments: list[RegoValue]) -> RegoVal
 
 
 def _describe_private(key: "PrivateKeyTypes") -> RegoValue:
-    """A private key as Go's record of it in JSON."""
+    """A private key as Go encodes its record in JSON."""
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -325,17 +325,17 @@ def _describe_private(key: "PrivateKeyTypes") -> RegoValue:
     if isinstance(key, Ed25519PrivateKey):
         content = key.private_bytes_raw() + key.public_key().public_bytes_raw()
         return b64encode(content).decode()
-    raise FunctionError("this kind of key cannot be shown")
+    raise FunctionError("this type of key cannot be shown")
 
 
 def _parse_pair(_run: BuiltinRun, arguments: list[RegoValue]) -> RegoValue:
-    """A certificate and its key, as Go's TLS has them."""
+    """A certificate and its key, as in Go's TLS."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     certificates = _read_certificates(take_text(arguments[0]))
     keys = read_private_keys(take_text(arguments[1]))
     if not certificates or not keys:
-        raise FunctionError("a certificate and a private key are wanted")
+        raise FunctionError("expected a certificate and a private key")
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if certificates[0].public_key().public_bytes(*form) != keys[0].public_key().public_bytes(*form):
         raise FunctionError("private key does not match public key")

@@ -1,4 +1,4 @@
-"""Builtins over addresses: networks, their parts and unions, URLs. Nothing is looked up."""
+"""Network builtins: addresses, networks, their parts and unions, URLs. No lookups."""
 
 import re
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def _expand(run: BuiltinRun, arguments: list[RegoValue]) -> RegoSet:
 
 
 def _list_networks(value: RegoValue) -> Iterator[tuple[str, RegoValue]]:
-    """Networks and the key under which each is found."""
+    """Networks, each with its key."""
     if isinstance(value, str):
         yield value, value
     elif isinstance(value, list):
@@ -117,7 +117,7 @@ def _as_network(text: str) -> _Network:
         return _read_network(text)
     if isinstance(address, IPv6Address):
         raise FunctionError("IPv6 invalid: needs prefix length")
-    # As Go has it: the network that the address had when there were classes.
+    # As in Go: the classful network of the address.
     first = address.packed[0]
     length = 8 if first < 0x80 else 16 if first < 0xC0 else 24
     return IPv4Network((int(address), length), strict=False)

@@ -1,4 +1,4 @@
-"""Builtins over numbers and what stands for numbers: ranges, versions, units, UUIDs, chance."""
+"""Number builtins: ranges, versions, units, UUIDs, random numbers."""
 
 import random
 import re
@@ -30,11 +30,11 @@ def _take_integer(value: RegoValue) -> int:
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise FunctionError("an integer is wanted")
+    raise FunctionError("expected an integer")
 
 
 def _random(run: BuiltinRun, arguments: list[RegoValue]) -> RegoValue:
-    """A number below another one, the same for the same text as long as one evaluation lasts."""
+    """A random number below another one, the same for the same text during one evaluation."""
     limit = abs(take_whole(arguments[1]))
     key = ("random", take_text(arguments[0]), limit)
     if limit == 0:
@@ -49,7 +49,7 @@ def _make_uuid(run: BuiltinRun, arguments: list[RegoValue]) -> RegoValue:
 _UUID = re.compile(r"(?:urn:uuid:|URN:UUID:)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 _UUID_IN_BRACES = re.compile(r".[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}.", re.I)
 _UUID_DIGITS = re.compile(r"[0-9a-f]{32}", re.I)
-# From the beginning of the Gregorian calendar to 1970, in units of 100 ns.
+# From the start of the Gregorian calendar to 1970, in units of 100 ns.
 _GREGORIAN = 0x01B21DD213814000
 _VARIANTS = {
     uuid.RFC_4122: "RFC4122",
@@ -62,7 +62,7 @@ _VARIANTS = {
 def _parse_uuid(_run: BuiltinRun, arguments: list[RegoValue]) -> RegoValue:
     text = take_text(arguments[0])
     if not any(each.fullmatch(text) for each in (_UUID, _UUID_IN_BRACES, _UUID_DIGITS)):
-        raise FunctionError("this is no UUID")
+        raise FunctionError("not a UUID")
     found = uuid.UUID(re.sub(r"[^0-9a-fA-F]", "", text.lower().removeprefix("urn:uuid:")))
     number = (found.time_hi_version >> 12) & 0xF
     made: dict[str, RegoValue] = {"version": number, "variant": _VARIANTS[found.variant]}
@@ -87,7 +87,7 @@ Version: TypeAlias = tuple[tuple[int, int, int], str]
 
 
 def parse_semver(text: str) -> Version:
-    """Numbers and pre-release of a version as OPA reads it; FunctionError for what is none."""
+    """Numbers and pre-release of a version as OPA parses it; raises FunctionError if invalid."""
     rest, _, metadata = text.removeprefix("v").partition("+")
     rest, _, release = rest.partition("-")
     for words in (metadata, release):
@@ -137,7 +137,7 @@ _AMOUNT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 
 
 def _split_unit(text: str) -> tuple[str, str]:
-    """The number at the beginning and the unit behind it."""
+    """The leading number and the unit after it."""
     at = 0
     while at < len(text):
         each = text[at]
@@ -160,7 +160,7 @@ def _read_amount(text: str) -> tuple[Decimal, str]:
     number, unit = _split_unit(text)
     if not number:
         raise FunctionError("no amount provided")
-    # An exponent of six digits is a number of a million digits.
+    # An exponent of six digits is a number with a million digits.
     if not _AMOUNT.fullmatch(number) or abs(Decimal(number).adjusted()) > 5000:
         raise FunctionError("could not parse amount to a number")
     return Decimal(number), unit

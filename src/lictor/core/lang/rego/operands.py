@@ -1,4 +1,4 @@
-"""Arguments of builtins: of the kind that a builtin takes, or a FunctionError."""
+"""Arguments of builtins: checked for the type that a builtin accepts."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ def take_number(value: RegoValue) -> int | float:
 
 
 def take_whole(value: RegoValue) -> int:
-    """A whole number of 64 bits; one that is written with a fraction or exponent is none."""
+    """A 64-bit integer; not one written with a fraction or exponent."""
     number = take_number(value)
     if isinstance(number, int) and -_INT64 <= number < _INT64:
         return number
@@ -51,7 +51,7 @@ def take_array(value: RegoValue) -> list[RegoValue]:
 
 
 def take_object(value: RegoValue) -> dict[str, RegoValue]:
-    """An object whose keys are texts."""
+    """An object with string keys."""
     if isinstance(value, dict):
         return value
     raise _wrong(value, "object")
@@ -84,11 +84,11 @@ def name_type(value: RegoValue) -> str:
 
 
 def _wrong(value: RegoValue, wanted: str) -> FunctionError:
-    return FunctionError(f"a {name_type(value)} was given where a {wanted} is wanted")
+    return FunctionError(f"expected {wanted}, found {name_type(value)}")
 
 
 class BuiltinRun:
-    """What builtins see of the evaluation that calls them."""
+    """The evaluation that calls builtins."""
 
     __slots__ = ("_calls_left", "_end", "_host", "_limits", "kept", "now")
 
@@ -98,34 +98,34 @@ class BuiltinRun:
         self._calls_left = 0
         self._end = math.inf
         self.now = 0
-        # What must stay the same for one evaluation: random numbers and names by their key.
+        # What must not change during one evaluation: random numbers and names by their key.
         self.kept: dict[object, RegoValue] = {}
 
     def begin(self, now: int, seconds: float | None) -> None:
-        """A new evaluation: the time since 1970 in nanoseconds, and how long it may take."""
+        """Start an evaluation: the time since 1970 in nanoseconds, and the time limit."""
         self.now = now
         self._end = find_end(seconds)
         self._calls_left = self._limits.host_calls
         self.kept.clear()
 
     def check_time(self) -> None:
-        """To be called by what may take long: nothing interrupts a builtin."""
+        """Called by slow builtins: nothing else interrupts them."""
         if monotonic() > self._end:
             raise time_error(self._limits.seconds)
 
     def watch(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The items, as long as there is time."""
+        """The items, while there is time."""
         for item in items:
             self.check_time()
             yield item
 
     @property
     def output_bytes(self) -> int:
-        """How large a result may be."""
+        """The maximum size of a result."""
         return self._limits.output_bytes
 
-    def tell(self, message: str) -> None:
-        """What the policy prints goes to its log."""
+    def log(self, message: str) -> None:
+        """Write output of the policy to its log."""
         import orjson
 
         self._calls_left -= 1
@@ -135,7 +135,7 @@ class BuiltinRun:
         try:
             self._host.call("tracing", "log", orjson.dumps(payload))
         except (HostCallError, TypeError):
-            # A log that is not there is no reason to fail a request.
+            # A missing log is no reason to fail a request.
             return
 
 

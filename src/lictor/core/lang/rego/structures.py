@@ -33,7 +33,7 @@ _CHECK_EVERY = 4096
 
 
 def _marshal(run: BuiltinRun, arguments: list[RegoValue]) -> str:
-    """JSON with line breaks where the options ask for them."""
+    """JSON with line breaks, depending on the options."""
     options = take_object(arguments[1])
     unknown = set(options) - {"prefix", "indent", "pretty"}
     if unknown:
@@ -50,7 +50,7 @@ def _marshal(run: BuiltinRun, arguments: list[RegoValue]) -> str:
 
 
 class _PrettyWriter:
-    """JSON with one line for each element; ValueError where it would be too long."""
+    """JSON with one line for each element; raises ValueError if it would be too long."""
 
     def __init__(self, prefix: str, indent: str, limit: int) -> None:
         self._prefix = prefix
@@ -65,7 +65,7 @@ class _PrettyWriter:
         self.parts.append(text)
 
     def _break(self, depth: int) -> None:
-        # Seen before it is made: an indent may be as long as a text can be.
+        # Checked in advance: an indent may be as long as any text.
         if len(self._indent) * depth > self._left:
             raise ValueError("the text would be too long")
         self._add(f"\n{self._prefix}{self._indent * depth}")
@@ -129,7 +129,7 @@ def _array_subset(run: BuiltinRun, whole: list[RegoValue], part: list[RegoValue]
 
 
 class _Paths:
-    """Paths through a graph, of which there may be many more than there are edges."""
+    """Paths through a graph, of which there may be many more than edges."""
 
     def __init__(self, run: BuiltinRun, graph: RegoValue) -> None:
         self._run = run
@@ -177,12 +177,12 @@ def _reachable_paths(run: BuiltinRun, arguments: list[RegoValue]) -> RegoSet:
 def _patch(run: BuiltinRun, arguments: list[RegoValue]) -> RegoValue:
     """JSON patches, with paths as texts or arrays, also into sets."""
     value: RegoValue = arguments[0]
-    # None where the whole was removed.
+    # None if the root was removed.
     root: list[RegoValue] = [value]
     for operation in take_array(arguments[1]):
         run.check_time()
         root = _apply(root, take_object(operation))
-        # Copies of copies share what they hold until they are written.
+        # Copies of copies share their values until they are serialized.
         if take_object(operation).get("op") == "copy":
             _check_size(root)
     if not root:
@@ -273,7 +273,7 @@ def _position(value: list[RegoValue], step: RegoValue, last: int) -> int:
             raise FunctionError("leading zeros are not allowed in JSON paths")
         at = int(step)
     else:
-        raise FunctionError("this is no index")
+        raise FunctionError("not an index")
     if not 0 <= at <= last:
         raise FunctionError("an index is out of bounds")
     return at
@@ -282,7 +282,7 @@ def _position(value: list[RegoValue], step: RegoValue, last: int) -> int:
 def _edit(
     value: RegoValue, path: _Path, act: Callable[[RegoValue, RegoValue], RegoValue]
 ) -> RegoValue:
-    """The value with what `act` makes of the container of the path's end."""
+    """The value in which `act` has changed the container at the end of the path."""
     if len(path) == 1:
         return act(value, path[0])
     changed = _edit(_child(value, path[0]), path[1:], act)
@@ -312,7 +312,7 @@ def _insert(root: list[RegoValue], path: _Path, item: RegoValue) -> list[RegoVal
                 raise FunctionError("the key of a set is not the value")
             return RegoSet([*value, item])
         if not is_object(value):
-            raise FunctionError("there is nothing to put a value into")
+            raise FunctionError("there is no container for the value")
         return _set_key(value, step, item)
 
     if not path:
@@ -340,7 +340,7 @@ def _remove(root: list[RegoValue], path: _Path) -> list[RegoValue]:
 def _take_kind(test: Callable[[RegoValue], bool], name: str) -> Function:
     def check(_run: BuiltinRun, arguments: list[RegoValue]) -> RegoValue:
         if not test(arguments[0]):
-            raise FunctionError(f"a {name} is wanted")
+            raise FunctionError(f"expected {name}")
         return arguments[0]
 
     return check
@@ -355,12 +355,12 @@ def _make_array(_run: BuiltinRun, arguments: list[RegoValue]) -> list[RegoValue]
 
 
 def _runtime(_run: BuiltinRun, _arguments: list[RegoValue]) -> RegoValue:
-    # OPA tells its environment here; there is none to tell.
+    # OPA returns its environment here; there is none.
     return {}
 
 
 def _is_json(_run: BuiltinRun, arguments: list[RegoValue]) -> bool:
-    """Newer compilers have it in the module; those of older policies leave it to the host."""
+    """Newer compilers include it in the module; older policies call the host."""
     try:
         orjson.loads(take_text(arguments[0]))
     except (FunctionError, orjson.JSONDecodeError):

@@ -1,4 +1,4 @@
-"""The functions of Go's text/template, and how it writes values."""
+"""The functions of Go's text/template, and its output format of values."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ NO_VALUE = "<no value>"
 
 
 def print_value(value: Any) -> str:
-    """A value as an action writes it."""
+    """A value as an action prints it."""
     if value is None:
         return NO_VALUE
     return _print_inside(value)
@@ -104,7 +104,7 @@ def _printf(arguments: Sequence[Any]) -> str:
 
 
 def _print_all(arguments: Sequence[Any]) -> str:
-    """As fmt.Sprint: a space only between two values that are both no texts."""
+    """Like fmt.Sprint: a space only between two values that are both no texts."""
     made = ""
     for at, each in enumerate(arguments):
         apart = at > 0 and not isinstance(each, str) and not isinstance(arguments[at - 1], str)
@@ -131,7 +131,7 @@ TEMPLATE_FUNCTIONS: dict[str, Callable[[Sequence[Any]], Any]] = {
 
 
 def call_function(name: str, arguments: list[Any]) -> Any:
-    """What a function of templates makes of its arguments."""
+    """The result of a template function."""
     if not arguments and name not in ("print", "println"):
         raise FunctionError(f"template: wrong number of args for {name}")
     return TEMPLATE_FUNCTIONS[name](arguments)

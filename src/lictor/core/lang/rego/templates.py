@@ -1,6 +1,6 @@
-"""Texts from templates, as Go's text/template makes them: fields, conditions, loops, comparisons.
+"""Renders templates of Go's text/template: fields, conditions, loops, comparisons.
 
-What Go knows beyond that (definitions, blocks, methods) is a FunctionError.
+Other features (definitions, blocks, methods) raise FunctionError.
 """
 
 import re
@@ -20,12 +20,12 @@ from lictor.core.lang.rego.template_functions import (
 )
 from lictor.core.lang.rego.values import RegoValue, to_json, write_number
 
-# A comment, or an action in which texts may hold braces; a dash takes the space before or behind.
+# A comment, or an action in which texts may contain braces; a dash trims whitespace.
 _TAG = (
     r"(?s)\{\{(?P<before>-\s)?\s*(?P<inside>/\*.*?\*/"
     r"|(?:\"(?:\\.|[^\"\\])*\"|`[^`]*`|[^\"`])*?)\s*(?P<behind>\s-)?\}\}"
 )
-# re: linear - the first failure ends the reading
+# re: linear - the first failure ends the scan
 _WORD = re.compile(
     r"\s*(\"(?:\\.|[^\"\\])*\"|`[^`]*`|\$\w*(?:\.\w+)*|\.[\w.]*|-?[0-9][\w.]*|\w+|:=|=|,|[()|])"
 )
@@ -33,13 +33,13 @@ _NAME = re.compile(r"\$\w*")
 
 
 class NumberText(str):
-    """A number of the policy: Go has it as text there, with its digits."""
+    """A number of the policy: a text in Go, with its digits."""
 
     __slots__ = ()
 
 
 class _Node(msgspec.Struct):
-    """A literal text, or an action with what stands in it."""
+    """A literal text, or an action and its content."""
 
     kind: str
     words: list[str] = []
@@ -52,7 +52,7 @@ _Variables: TypeAlias = dict[str, Any]
 
 
 def _cut(template: str) -> list[tuple[str, str]]:
-    """Literal texts and actions by turns."""
+    """Literal texts and actions alternately."""
     pieces: list[tuple[str, str]] = []
     at = 0
     for found in compile_regex(_TAG).finditer(template):
@@ -82,7 +82,7 @@ def _split_words(action: str) -> list[str]:
         found = _WORD.match(action, at)
         if found is None:
             if action[at:].strip():
-                raise FunctionError(f"template: {action[at : at + 20]!r} is not known")
+                raise FunctionError(f"template: {action[at : at + 20]!r} is unknown")
             break
         words.append(found[1])
         at = found.end()
@@ -117,7 +117,7 @@ class _Parser:
     def _parse_action(self, words: list[str]) -> _Node:
         kind = words[0]
         if kind in ("define", "template", "block", "break", "continue", "call"):
-            raise FunctionError(f"template: {kind} is not offered")
+            raise FunctionError(f"template: {kind} is not supported")
         if kind not in ("if", "range", "with"):
             return _Node("print", words)
         body, stop = self.parse(inside=True)
@@ -135,7 +135,7 @@ def _parse(template: str) -> list[_Node]:
 
 
 class _Renderer:
-    """One walk through a template."""
+    """Renders one template."""
 
     def __init__(self, run: BuiltinRun) -> None:
         self._run = run
@@ -191,23 +191,23 @@ class _Renderer:
 
 
 def _split_names(words: list[str]) -> tuple[list[str], list[str]]:
-    """The variables before `:=` and what comes behind it."""
+    """The variables before `:=` and the rest."""
     if ":=" not in words:
         return [], words
     at = words.index(":=")
     names = [word for word in words[:at] if word != ","]
     if not all(_NAME.fullmatch(name) for name in names) or not 0 < len(names) <= 2:
-        raise FunctionError("template: a variable is wanted")
+        raise FunctionError("template: expected a variable")
     return names, words[at + 1 :]
 
 
 def _evaluate_pipeline(words: list[str], dot: Any, variables: _Variables) -> tuple[bool, Any]:
-    """Whether the value went into a variable, and the value."""
+    """Whether the value was assigned to a variable, and the value."""
     mark = ":=" if ":=" in words else "=" if "=" in words else ""
     name = ""
     if mark:
         if words.index(mark) != 1 or not _NAME.fullmatch(words[0]):
-            raise FunctionError("template: a variable is wanted")
+            raise FunctionError("template: expected a variable")
         name, words = words[0], words[2:]
     value = _Pipeline(words, dot, variables).evaluate()
     if name:
@@ -292,7 +292,7 @@ def _read_text(word: str) -> str:
 
     def replace(found: re.Match[str]) -> str:
         if found[1] not in simple:
-            raise FunctionError("template: an escape is not known")
+            raise FunctionError("template: unknown escape")
         return simple[found[1]]
 
     return re.sub(r"\\(.)", replace, word[1:-1])

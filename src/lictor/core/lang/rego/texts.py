@@ -1,4 +1,4 @@
-"""Builtins over texts: formats, prefixes, encodings, regular expressions, patterns, YAML."""
+"""Text builtins: formats, prefixes, encodings, regular expressions, patterns, YAML."""
 
 from functools import lru_cache
 
@@ -65,7 +65,7 @@ def _count(_run: BuiltinRun, arguments: list[RegoValue]) -> int:
 
 
 def _index_all(_run: BuiltinRun, arguments: list[RegoValue]) -> list[RegoValue]:
-    """Where a text begins in another, also where it overlaps itself."""
+    """The positions of a text in another, overlaps included."""
     text, part = take_text(arguments[0]), take_text(arguments[1])
     if not part:
         raise FunctionError("empty search character")
@@ -88,10 +88,10 @@ def _encode_hex(_run: BuiltinRun, arguments: list[RegoValue]) -> str:
 def _decode_hex(_run: BuiltinRun, arguments: list[RegoValue]) -> str:
     text = take_text(arguments[0])
     try:
-        # bytes.fromhex would also take spaces.
+        # bytes.fromhex would also accept spaces.
         content = bytes.fromhex(text) if not any(each.isspace() for each in text) else None
     except ValueError as error:
-        raise FunctionError(f"this is no hexadecimal text: {error}") from error
+        raise FunctionError(f"not hexadecimal: {error}") from error
     if content is None:
         raise FunctionError("there are spaces in a hexadecimal text")
     return content.decode(errors="replace")
@@ -108,7 +108,7 @@ def escape_query(text: str) -> str:
 
 
 def unescape_query(text: str) -> str:
-    """The text that `escape_query` made; FunctionError for half an escape."""
+    """Undo `escape_query`; raises FunctionError for an incomplete escape."""
     content = bytearray()
     source = text.encode()
     at = 0
@@ -164,7 +164,7 @@ def _compile(text: str) -> Regex:
 
 
 def find_spans(expression: str, text: str, limit: int) -> list[tuple[int, int]]:
-    """Matches as Go finds them: no empty one right after another match."""
+    """Matches as Go finds them: no empty one directly after another match."""
     spans: list[tuple[int, int]] = []
     end = -1
     for found in _compile(expression).finditer(text):
@@ -240,18 +240,18 @@ def _regex_template(_run: BuiltinRun, arguments: list[RegoValue]) -> bool:
     return _build_template(template, start, end).search(text) is not None
 
 
-def _tell(run: BuiltinRun, arguments: list[RegoValue]) -> bool:
-    """`trace` takes a text, `internal.print` an array of sets of one value each, or of none."""
+def _print(run: BuiltinRun, arguments: list[RegoValue]) -> bool:
+    """`trace` takes a text, `internal.print` an array of sets with at most one value each."""
     given = arguments[0]
     if isinstance(given, str):
-        run.tell(given)
+        run.log(given)
         return True
     parts: list[str] = []
     for each in take_array(given):
         values = take_elements(each)
         value = values[0] if values else "<undefined>"
         parts.append(value if isinstance(value, str) else write_value(value))
-    run.tell(" ".join(parts))
+    run.log(" ".join(parts))
     return True
 
 
@@ -273,8 +273,8 @@ TEXT_BUILTINS: Functions = {
     "regex.split": _regex_split,
     "regex.replace": _regex_replace,
     "regex.template_match": _regex_template,
-    "trace": _tell,
-    "internal.print": _tell,
+    "trace": _print,
+    "internal.print": _print,
 }
 
 
@@ -282,7 +282,7 @@ TEXT_BUILTINS: Functions = {
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Blocks, keys in order, quotes only where a reader would not see a text."""
+    """Block style, sorted keys, quotes only where needed."""
 
     def ignore_aliases(self, data: Json) -> bool:  # noqa: ARG002
         return True
@@ -328,7 +328,7 @@ def _marshal(_run: BuiltinRun, arguments: list[RegoValue]) -> str:
         sort_keys=True,
         allow_unicode=True,
     )
-    # A scalar alone is followed by a mark that the document ends.
+    # A single scalar is followed by the end marker of the document.
     return text.removesuffix("...\n")
 
 

@@ -1,4 +1,4 @@
-"""Builtins over points in time and durations, in nanoseconds since 1970."""
+"""Time builtins, in nanoseconds since 1970."""
 
 import re
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _PART = re.compile(r"(?<![0-9.])([0-9.]+)(ns|us|µs|μs|ms|s|m|h|d|w|y)")
 
 
 class _Moment:
-    """A point in time in a place: what the clock shows there."""
+    """A point in time in a time zone."""
 
     __slots__ = ("_zone", "layout", "name", "time")
 
@@ -50,7 +50,7 @@ class _Moment:
         return _Moment(nanoseconds, self._zone, self.layout)
 
     def resolve(self, local: int) -> int:
-        """The point in time at which the clock shows this, as Go chooses where it is ambiguous."""
+        """The point in time with this local time; if ambiguous, as Go chooses."""
         guess = local - _look_up(local, self._zone)[1] * _SECOND
         second = local - _look_up(guess, self._zone)[1] * _SECOND
         return guess if guess == second else second
@@ -72,7 +72,7 @@ def _look_up(nanoseconds: int, zone: "ZoneInfo | None") -> tuple[str, int]:
 def _load_zone(name: str) -> "ZoneInfo":
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-    # Names are paths of files: only such as are names of zones.
+    # Names are file paths: only names of zones are allowed.
     if not _ZONE.fullmatch(name) or ".." in name or name.startswith("/"):
         raise FunctionError(f"unknown time zone {name}")
     try:
@@ -82,10 +82,10 @@ def _load_zone(name: str) -> "ZoneInfo":
 
 
 def _read_moment(value: RegoValue) -> _Moment:
-    """A number, or an array of a number, a zone, and how to write it."""
+    """A number, or an array of a number, a zone, and a layout."""
     parts = value if isinstance(value, list) else [value]
     if not parts:
-        raise FunctionError("either number (ns) or [number (ns), string (tz)] is wanted")
+        raise FunctionError("expected number (ns) or [number (ns), string (tz)]")
     name = take_text(parts[1]) if len(parts) > 1 else ""
     layout = take_text(parts[2]) if len(parts) > 2 else ""
     zone = None if name in ("", "UTC", "Local") else _load_zone(name)

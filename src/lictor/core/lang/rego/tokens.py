@@ -23,12 +23,12 @@ from lictor.core.lang.rego.values import RegoValue, from_json, to_json
 
 _CURVES = {"P-256": "SECP256R1", "P-384": "SECP384R1", "P-521": "SECP521R1"}
 _MOST_NESTED = 8
-# As many bytes as OpenSSL takes for a key: more would only take time.
+# The key size limit of OpenSSL: more would only take time.
 _LARGEST_NUMBER = 2048
 
 
 class _Token(msgspec.Struct, frozen=True):
-    """The three parts, as they are written."""
+    """The three encoded parts."""
 
     header: str
     payload: str
@@ -46,7 +46,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 class _Key(msgspec.Struct, frozen=True):
-    """A key that tokens may be signed with, and what a set of keys says of it."""
+    """A signing key, and its attributes in a key set."""
 
     value: Any
     algorithm: str = ""
@@ -87,7 +87,7 @@ def _decode_token(_run: BuiltinRun, arguments: list[RegoValue]) -> list[RegoValu
         header, payload = token.read_header(), _decode(token.payload)
         if header.get("cty") != "JWT":
             return [header, _read_object(payload), _decode(token.signature).hex()]
-        # A token inside of a token stands in quotes.
+        # A nested token is in quotes.
         value = payload.decode(errors="replace").strip("\"'")
     raise FunctionError("there are too many tokens inside of a token")
 
@@ -160,7 +160,7 @@ def _read_jwk(fields: dict[str, RegoValue]) -> Any:
 
 
 def _is_signed(algorithm: str, key: Any, token: _Token, signature: bytes) -> bool:
-    """Did this key sign the token by this algorithm? A key of another kind did not."""
+    """Whether this key signed the token with this algorithm; False for other types of keys."""
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -196,7 +196,7 @@ def _padding(algorithm: str) -> Any:
 def _verify_any(
     algorithm: str, header: dict[str, RegoValue], keys: list[_Key], token: _Token
 ) -> bool:
-    """Only the key that the token names, where there is one; any that may be meant otherwise."""
+    """Only the key that the token names, if it names one; otherwise all candidates."""
     signature = _decode(token.signature)
     name = take_text(header.get("kid", ""))
     named = next((key for key in keys if name and key.name == name), None)
@@ -228,7 +228,7 @@ def _make_secret_verifier(algorithm: str) -> Function:
 
 
 class _Constraints(msgspec.Struct, frozen=True):
-    """What a token must fulfil."""
+    """The required properties of a token."""
 
     keys: list[_Key]
     algorithm: str
@@ -253,7 +253,7 @@ def _read_constraints(run: BuiltinRun, given: dict[str, RegoValue]) -> _Constrai
 
 
 def _decode_verify(run: BuiltinRun, arguments: list[RegoValue]) -> list[RegoValue]:
-    """Whether the token is signed and fulfils what is asked, its header and its payload."""
+    """Whether the token is signed and meets the constraints, its header and its payload."""
     constraints = _read_constraints(run, take_object(arguments[1]))
     refused: list[RegoValue] = [False, {}, {}]
     value = arguments[0]
@@ -355,7 +355,7 @@ def _make_signature(algorithm: str, fields: dict[str, RegoValue], signed: bytes)
             return made
     except (ValueError, KeyError) as error:
         raise FunctionError(f"the key cannot sign: {error}") from error
-    raise FunctionError("the key is of another kind than the algorithm")
+    raise FunctionError("the type of the key does not match the algorithm")
 
 
 def _read_rsa(fields: dict[str, RegoValue]) -> Any:

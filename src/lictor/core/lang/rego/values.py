@@ -1,8 +1,8 @@
-"""Rego's values in Python, and the text in which OPA writes them and its Wasm hands them over.
+"""Rego's values in Python, and their text forms in OPA and in its Wasm.
 
-Null, booleans, texts, arrays and objects with texts as keys are those of JSON; whole numbers are
-int, all others RegoFloat, which keeps how it was written. Sets and objects with other keys have
-types of their own.
+Null, booleans, texts, arrays and objects with string keys are those of JSON; integers are int,
+other numbers RegoFloat, which keeps its notation. Sets and objects with other keys have separate
+types.
 """
 
 import json
@@ -15,12 +15,12 @@ from lictor.core.lang.go_number import replace_surrogates
 
 RegoValue: TypeAlias = Any
 
-# Integers of more digits are slow to read, and no policy has them.
+# Longer integers are slow to parse, and no policy has them.
 _MOST_DIGITS = 4_000
 
 
 class RegoFloat(float):
-    """A number that is not written as a whole one; it prints as it was written."""
+    """A number that is not written as an integer; it keeps its notation."""
 
     text: str
 
@@ -34,7 +34,7 @@ class RegoFloat(float):
 
 
 class RegoSet:
-    """A set: elements in Rego's order, none twice."""
+    """A set: elements in Rego's order, without duplicates."""
 
     __slots__ = ("elements",)
 
@@ -56,7 +56,7 @@ class RegoSet:
 
 
 class RegoObject:
-    """An object of which at least one key is no text."""
+    """An object with at least one key that is no text."""
 
     __slots__ = ("pairs",)
 
@@ -66,7 +66,7 @@ class RegoObject:
 
 
 def make_object(pairs: Iterable[tuple[RegoValue, RegoValue]]) -> RegoValue:
-    """An object, plain where all keys are texts."""
+    """An object, plain if all keys are texts."""
     listed = list(pairs)
     if all(isinstance(key, str) for key, _ in listed):
         return dict(listed)
@@ -74,12 +74,12 @@ def make_object(pairs: Iterable[tuple[RegoValue, RegoValue]]) -> RegoValue:
 
 
 def list_pairs(value: RegoValue) -> list[tuple[RegoValue, RegoValue]]:
-    """Keys and values of an object, of either kind."""
+    """Keys and values of an object of either type."""
     return value.pairs if isinstance(value, RegoObject) else list(value.items())
 
 
 def is_object(value: RegoValue) -> bool:
-    """Say whether the value is an object, of either kind."""
+    """Whether the value is an object of either type."""
     return isinstance(value, (dict, RegoObject))
 
 
@@ -103,7 +103,7 @@ def sort_key(value: RegoValue) -> tuple[int, Any]:
 
 
 def to_json(value: RegoValue) -> RegoValue:
-    """The value as JSON: sets become arrays, keys that are no texts the text of their JSON."""
+    """The value as JSON: sets become arrays, keys that are no texts their JSON text."""
     if isinstance(value, RegoFloat):
         return float(value)
     if isinstance(value, (list, tuple)):
@@ -121,7 +121,7 @@ def to_json(value: RegoValue) -> RegoValue:
 
 
 def from_json(text: str) -> RegoValue:
-    """Read JSON of others; ValueError where it is none. Numbers keep how they are written."""
+    """Parse external JSON; raises ValueError if it is invalid. Numbers keep their notation."""
     try:
         return replace_surrogates(_STRICT_DECODER.decode(text))
     except RecursionError as error:
@@ -129,7 +129,7 @@ def from_json(text: str) -> RegoValue:
 
 
 def is_equal(left: RegoValue, right: RegoValue) -> bool:
-    """Say whether two values are the same to Rego."""
+    """Whether two values are equal in Rego."""
     return sort_key(left) == sort_key(right)
 
 
@@ -199,7 +199,7 @@ def _write(value: RegoValue, comma: str, colon: str, quote: Any) -> str:
 
 
 def write_number(value: float) -> str:
-    """A number as Rego writes it."""
+    """A number in Rego's notation."""
     if isinstance(value, RegoFloat):
         return value.text
     if isinstance(value, int):
@@ -220,7 +220,7 @@ _decode = _DECODER.decode
 
 
 def _refuse(text: str) -> RegoValue:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 _STRICT_DECODER = json.JSONDecoder(
@@ -229,7 +229,7 @@ _STRICT_DECODER = json.JSONDecoder(
 
 
 def parse_value(text: str) -> RegoValue:
-    """Read what Rego's Wasm wrote; ValueError where it is no value."""
+    """Parse output of Rego's Wasm; raises ValueError if it is no value."""
     try:
         return _decode(text)
     except ValueError:
@@ -240,7 +240,7 @@ def parse_value(text: str) -> RegoValue:
 
 
 class _Reader:
-    """Reads values of which some are no JSON."""
+    """Parses values of which some are no JSON."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it: text into nodes, nodes into plain JSON.
+"""YAML as Kubernetes reads it: parses text to nodes, and nodes to plain JSON.
 
-Files and lines are the business of `load`; here a fault knows only its line and column.
+Files are handled by `load`; a fault here has only its line and column.
 """

@@ -1,10 +1,9 @@
-"""Block YAML as programs and people write it, into plain JSON line by line: no node is made.
+"""Parses common block YAML to plain JSON line by line, without nodes.
 
-Taken are lines that can mean one thing only: `key: value`, `key:`, `- key: value`, `- value`,
-comments and blank lines, in ASCII, with values that begin and end on their line; and the lines of
-block scalars (`|`, `>-`). Whatever else a document holds (flow collections, anchors, tags, keys
-that stand twice, lines whose indentation is not that of an open collection), the answer is None,
-and the reader that knows all of YAML is asked.
+It accepts lines with only one meaning: `key: value`, `key:`, `- key: value`, `- value`, comments
+and blank lines, in ASCII, with values on one line; and block scalars (`|`, `>-`). For anything else
+(flow collections, anchors, tags, duplicate keys, lines whose indentation is not that of an open
+collection) the result is None, and the complete YAML parser is used.
 """
 
 import re
@@ -14,32 +13,32 @@ from typing import Final, TypeAlias
 from lictor.core.lang.yaml.scalars import CAREFUL, MEANINGFUL, read_plain, resolve_plain
 from lictor.core.raw import Json, JsonObject
 
-# The level of what stands in a line; that of the mapping which begins behind its dash, zero where
-# there is none; the key, empty where there is none; the value, or a type that makes it. A mapping
-# whose keys stand in column n has the level 2n. A sequence whose dashes stand there has 2n + 1: it
-# lies inside that mapping, as it may under a key of the same column.
+# The level of a line's content; that of the mapping that starts after its dash, or zero; the key,
+# or empty; the value, or a type that creates it. A mapping with keys in column n has the level 2n,
+# a sequence with dashes there 2n + 1: it is inside that mapping, as it may be under a key of the
+# same column.
 _Line: TypeAlias = tuple[int, int, str, Json]
 
-# Deeper than any indentation that is taken could nest, nothing is: `MAX_DEPTH` need not be checked.
+# No accepted indentation can be nested deeper: `MAX_DEPTH` need not be checked.
 _MOST_COLUMNS: Final = 150
-# No more than libyaml looks for the colon behind a key.
+# libyaml's limit for the colon after a key.
 _LONGEST_KEY: Final = 250
 _KEY: Final = rf"(?:[A-Za-z_(]|[=^<+](?=\())[A-Za-z0-9_./:()*$-]{{0,{_LONGEST_KEY}}}"
-# What stands before a block scalar in its line.
-# re: linear - tried at one place of a line
+# What precedes a block scalar in its line.
+# re: linear - tried at one position of a line
 _HEAD = re.compile(rf"( *)(- +)?(?:({_KEY}): +)?")
 # The rest of that line, and the indentation of the first line that is not empty.
 _BLOCK = re.compile(r"(?<= )([|>])([-+]?) *\n(?=\n*( +)[!-~])")
-# re: linear - tried at one place behind each block
+# re: linear - tried at one position after each block
 _BLANKS = re.compile(r" +\n")
-# Before a block scalar that was put into one line, and in the place of its line feeds: nothing that
-# YAML may hold.
+# Marks a block scalar that was joined to one line, and its line feeds: characters that YAML does
+# not allow.
 _BLOCK_MARK: Final = "\x02"
 _LINE_FEED_MARK: Final = "\x03"
 _LINE_FEED: Final = "\n"
-# The end of a line that is folded, and the empty lines behind it.
+# The end of a folded line, and the empty lines after it.
 _FOLD = re.compile(r"(?<=[^\n])\n(\n*)")
-# re: linear - no part of it can match in two ways, so that failing costs no more
+# re: linear - no part of it can match in two ways, so failing costs no more
 _LINE = re.compile(
     rf"""
     (?P<indent>[ ]{{0,{_MOST_COLUMNS}}})(?![ ])
@@ -61,15 +60,15 @@ _LINE = re.compile(
     """,
     re.VERBOSE,
 )
-# A way back for each word of a line costs 200 bytes.
+# A backtracking entry for each word of a line takes 200 bytes.
 _LONGEST_LINE: Final = 1 << 20
-# Below every level but that of the end of the stack: no collection is open there.
+# Below every level except that of the stack's end: no collection is open there.
 _UNUSUAL: Final[_Line] = (-1, 0, "", None)
 _BOTTOM: Final = -2
-# The value of a key that has none, or has it on the lines that follow.
+# The value of a key that has none, or has it on the next lines.
 _OPEN: Final = type(None)
 _EMPTY: Final = {"{}": dict, "[]": list}
-# Of a value that JSON cannot hold.
+# Of a value that JSON cannot represent.
 _FAULTY: Final = object()
 
 
@@ -85,7 +84,7 @@ def read_block_lines(text: str) -> tuple[JsonObject, int] | None:
     for number, line in enumerate(lines):
         first = _LINES[line]
         if first is not None:
-            # Only a mapping is taken, and no sequence.
+            # Only a mapping is accepted, no sequence.
             level, inner, _, _ = first
             body = None if inner or level < 0 else _build(level, lines)
             return None if body is None else (body, number)
@@ -93,7 +92,7 @@ def read_block_lines(text: str) -> tuple[JsonObject, int] | None:
 
 
 def _build(current: int, lines: list[str]) -> JsonObject | None:
-    """What lines say, if the level of the first of them is that of the whole."""
+    """The value of lines, if the level of the first line is that of the whole."""
     root: JsonObject = {}
     holder: Json = root
     stack: list[tuple[int, Json]] = [(_BOTTOM, root)]
@@ -127,7 +126,7 @@ def _build(current: int, lines: list[str]) -> JsonObject | None:
 
 
 class _Lines(dict[str, _Line | None]):
-    """Lines taken apart, and remembered: most lines of most objects stand in others as well."""
+    """Parsed lines, cached: most lines occur in several objects."""
 
     _MOST: Final = 4096
     _LONGEST: Final = 100
@@ -145,14 +144,14 @@ _LINES = _Lines()
 
 
 def _shorten_blocks(text: str) -> str:
-    """Block scalars as one line each; left as they are where they are unusual."""
+    """Join each block scalar to one line; unusual ones are left unchanged."""
     parts: list[str] = []
     written = position = 0
     while (found := _BLOCK.search(text, position)) is not None:
         after = _compile_after(len(found[3])).search(text, found.end())
         position = after.start() if after else len(text)
         body = _shorten_block(found, text[found.end() : position])
-        # A line of blanks may belong to it.
+        # A blank line may belong to it.
         if body is not None and not _BLANKS.match(text, position):
             parts += text[written : found.start()], body
             written = position
@@ -161,8 +160,8 @@ def _shorten_blocks(text: str) -> str:
 
 @lru_cache(maxsize=_MOST_COLUMNS)
 def _compile_after(indent: int) -> re.Pattern[str]:
-    """The beginning of a line that is none of a block scalar."""
-    # re: linear - looks at one line from its beginning
+    """The start of a line that is not part of a block scalar."""
+    # re: linear - matches one line from its start
     return re.compile(rf"^(?!\n| {{{indent}}} *[!-~][ -~]*\n)", re.MULTILINE)
 
 
@@ -170,7 +169,7 @@ def _shorten_block(found: re.Match[str], content: str) -> str | None:
     style, chomping, indent = found.groups()
     text, begin = found.string, found.start()
     head = _HEAD.fullmatch(text, text.rfind("\n", 0, begin) + 1, begin)
-    # It has to stand deeper than the mapping or sequence that it belongs to.
+    # It must be deeper than the mapping or sequence that contains it.
     if head is None or len(indent) <= len(head[1]) + (len(head[2] or "") if head[3] else 0):
         return None
     lines = [line[len(indent) :] for line in content.split("\n")]
@@ -197,7 +196,7 @@ def _take_apart(line: str) -> _Line | None:
     if key is not None and key[0] in CAREFUL and resolve_plain(key) != key:
         return _UNUSUAL
     value = _take_value(found)
-    # A dash with nothing behind it may hold anything.
+    # A dash with nothing after it may contain anything.
     if value is _FAULTY or (value is _OPEN and key is None):
         return _UNUSUAL
     column = len(indent)

@@ -1,6 +1,6 @@
-"""YAML text into plain JSON, by the rules of the library that Kubernetes reads with.
+"""Parses YAML text to plain JSON, by the rules of the library that Kubernetes uses.
 
-libyaml makes the events; Kubernetes' reader is a port of an older libyaml. Where the two differ,
+libyaml produces the events; Kubernetes' parser is a port of an older libyaml. If the two differ,
 the text is read as Kubernetes reads it, or refused.
 """
 
@@ -42,21 +42,21 @@ from lictor.core.lang.yaml.scalars import (
 )
 from lictor.core.raw import Json, JsonObject
 
-# What libyaml takes and Kubernetes refuses: a tag that no blank follows.
-# re: linear - tried once at each tag, over no more than its letters
+# What libyaml accepts and Kubernetes rejects: a tag that is not followed by whitespace.
+# re: linear - tried once at each tag, over its letters only
 _JOINED_TAG: Final = re.compile(r"(?:&[A-Za-z0-9_-]+\s+)?!(?!<)[^\s,\[\]]*[,\[\]]")
-# Stands for a key that is null, which is an error if it is there in the end. No text holds it.
+# A null key, which is an error if it remains. No text contains it.
 _NULL_KEY: Final = "\ud800"
-# So many repeated keys of a document are noted.
+# The number of duplicate keys to record for a document.
 _MOST_DUPLICATES: Final = 1000
-# So often a text is read again for what only libyaml refuses.
+# How often a text is parsed again for what only libyaml rejects.
 _MOST_REPAIRS: Final = 16
 _MERGE: Final = "tag:yaml.org,2002:merge"
 _NO_TYPES: Final[dict[str, Json]] = {}
 
 
 def parse_yaml_text(text: str) -> Json:
-    """Read the first document; ValueError where it is none, or none that JSON can hold."""
+    """Parse the first document; raises ValueError if it is invalid, or JSON cannot represent it."""
     try:
         built = build_yaml(text)
     except YamlFault as fault:
@@ -65,7 +65,7 @@ def parse_yaml_text(text: str) -> Json:
 
 
 def _settle_numbers(value: Json) -> Json:
-    """Numbers as expressions have them: every number is a float of 64 bits in Go there."""
+    """Numbers as in expressions: every number is a 64-bit float in Go there."""
     if is_number(value):
         return settle_number(value)
     if isinstance(value, dict):
@@ -76,7 +76,7 @@ def _settle_numbers(value: Json) -> Json:
 
 
 class Duplicate(msgspec.Struct, frozen=True):
-    """A key that stands twice in one mapping; line and column count from zero."""
+    """A duplicate key in a mapping; line and column count from zero."""
 
     key: str
     line: int
@@ -84,16 +84,16 @@ class Duplicate(msgspec.Struct, frozen=True):
 
 
 class BuiltDocument(msgspec.Struct, frozen=True):
-    """What a document says, its first line, counted from zero, and its repeated keys."""
+    """The value of a document, its first line, counted from zero, and its duplicate keys."""
 
     body: Json
     line: int
-    # The last one won.
+    # The last one is used.
     duplicates: list[Duplicate]
 
 
 def build_yaml(text: str) -> BuiltDocument | None:
-    """The first document of a text; like Kubernetes, nothing behind it is read."""
+    """The first document of a text; as in Kubernetes, the rest is not parsed."""
     text, replaced = replace_marks(text)
     for _ in range(_MOST_REPAIRS):
         try:
@@ -109,12 +109,12 @@ def build_yaml(text: str) -> BuiltDocument | None:
 
 
 class _Anchored(msgspec.Struct):
-    """What an anchor names: how it begins, and its value as soon as that is complete."""
+    """The target of an anchor: its first event, and its value when complete."""
 
     event: YamlEvent
     value: Json = None
     is_open: bool = True
-    # How many values it holds, those of aliases included.
+    # The number of values in it, including those of aliases.
     size: int = 0
 
 
@@ -125,18 +125,18 @@ class _Builder:
         self._text = text
         self._replaced = replaced
         self._next: Callable[[], YamlEvent] = CParser(text).get_event
-        # A question mark begins a key in flow collections, wherever it stands.
+        # A question mark starts a key in flow collections, at any position.
         self._may_hold_keys = "?" in text and ("{" in text or "[" in text)
         self._may_hold_bare_tags = may_hold_bare_tags(text)
-        # Each scalar is what its event says, and has no tag and no anchor.
+        # Every scalar is plain: without tag and anchor.
         self._is_simple = not (
             replaced or self._may_hold_keys or "!" in text or "&" in text or "\\/" in text
         )
         self._anchors: dict[str, _Anchored] = {}
-        # How many values there are, counted where there may be aliases, and how many by these.
+        # The number of values, if there may be aliases, and how many come from those.
         self._count = 0
         self._aliased = 0
-        # Of mappings with keys that are no text: what those are.
+        # Of mappings with keys that are no texts: these keys.
         self._typed: dict[int, dict[str, Json]] = {}
         self._null_key: YamlEvent | None = None
         self._duplicates: list[Duplicate] = []
@@ -150,7 +150,7 @@ class _Builder:
             raise point_at(start.start_mark, "found incompatible YAML document: use %YAML 1.1")
         root = self._next()
         body = self._read(root, 0, in_flow=False)
-        # What ends the document may be invalid.
+        # The end of the document may be invalid.
         self._next()
         if self._null_key and _has_key(body, _NULL_KEY):
             raise point_at(self._null_key.start_mark, "null cannot be a key")
@@ -184,7 +184,7 @@ class _Builder:
         items: list[Json] = []
         following, is_simple = self._next, self._is_simple
         while (event := following()).__class__ is not SequenceEndEvent:
-            # Most scalars are strings beyond doubt.
+            # Most scalars are definitely strings.
             if is_simple and event.__class__ is ScalarEvent:
                 text = event.value
                 if text and text[0] not in MEANINGFUL:
@@ -210,7 +210,7 @@ class _Builder:
             if key in made and key not in merged and len(self._duplicates) < _MOST_DUPLICATES:
                 mark = event.start_mark
                 self._duplicates.append(Duplicate(key, mark.line, mark.column))
-            # As in `_read`, without a call: this is what most of any file is.
+            # Like `_read`, without a call: this is the bulk of any file.
             event = following()
             if is_simple and event.__class__ is ScalarEvent:
                 text = event.value
@@ -229,7 +229,7 @@ class _Builder:
     def _read_key(
         self, event: YamlEvent, made: JsonObject, typed: dict[str, Json], *, in_flow: bool
     ) -> str:
-        """A key as text. Of two that are the same text, but not the same value, any might win."""
+        """A key as text. If two different values have the same text, either might win."""
         self._count += 1
         if _is_nothing(event):
             self._null_key = event
@@ -256,13 +256,13 @@ class _Builder:
         return key
 
     def _merge(self, made: JsonObject, typed: dict[str, Json], depth: int) -> set[str]:
-        """Lay other mappings under this one; returns their keys."""
+        """Merge other mappings below this one; returns their keys."""
         event = self._next()
         value = self._read(event, depth, in_flow=False)
         # An alias of a list is no list of mappings.
         is_list = event.__class__ is SequenceStartEvent
         merged: set[str] = set()
-        # Of several the first wins, so it is laid on last.
+        # Of several the first wins, so it is merged last.
         for source in reversed(value if is_list else [value]):
             if not isinstance(source, dict):
                 raise point_at(
@@ -286,7 +286,7 @@ class _Builder:
         return found
 
     def _expand(self, alias: YamlEvent) -> Json:
-        """A copy of what an alias stands for; a document that aliases blow up is refused."""
+        """A copy of an alias's target; refuses documents that aliases expand excessively."""
         found = self._find(alias)
         self._count += found.size
         self._aliased += found.size
@@ -317,7 +317,7 @@ class _Builder:
         if "\\/" in written and "\\/" in written.replace("\\\\", ""):
             raise point_at(start, "found unknown escape character: write / without a backslash")
         if event.tag is not None and _JOINED_TAG.match(self._text, start.index):
-            raise point_at(start, "expected a blank behind the tag")
+            raise point_at(start, "expected a space after the tag")
 
     def _resolve(self, event: YamlEvent, *, in_flow: bool) -> Json:
         """The value of a scalar, before `settle`."""
@@ -344,7 +344,7 @@ def _has_key(value: Json, key: str) -> bool:
 
 
 def _is_nothing(event: YamlEvent) -> bool:
-    """Whether a scalar is left out, as behind `a:`; it has neither tag nor anchor."""
+    """Whether a scalar is omitted, as after `a:`; it has neither tag nor anchor."""
     return event.start_mark.index == event.end_mark.index and event.__class__ is ScalarEvent
 
 

@@ -1,4 +1,4 @@
-"""YAML 1.2 text into plain JSON: what Kubewarden's programs, which are not written in Go, read."""
+"""Parses YAML 1.2 to plain JSON, as Kubewarden's tools, which are not written in Go, do."""
 
 import re
 from collections.abc import Callable
@@ -28,13 +28,13 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str], int | float]], ...] = (
         float,
     ),
 )
-# So many digits are more than any number has that JSON readers hold.
+# More digits than any number of JSON parsers.
 _LONGEST_NUMBER = 400
 _TEXT_TAGS = ("tag:yaml.org,2002:str", "!")
 
 
 def compose_core_yaml(text: str) -> Node | None:
-    """The only document as nodes, None where there is none; YamlFault says where it is wrong."""
+    """The only document as nodes, None if there is none; raises YamlFault with the position."""
     roots = list(compose(text))
     if len(roots) > 1:
         raise point_at(roots[1].start_mark, "one document is expected")
@@ -45,7 +45,7 @@ def compose_core_yaml(text: str) -> Node | None:
 
 
 def build_core_yaml(root: Node | None) -> Json:
-    """What nodes say; `y`, `no`, `on` and the like are text."""
+    """The value of nodes; `y`, `no`, `on` and the like are text."""
     return None if root is None else _build(root, 0)
 
 
@@ -57,7 +57,7 @@ def _build(node: Node, depth: int) -> Json:
     if isinstance(node, SequenceNode):
         return [_build(each, depth + 1) for each in node.value]
     if isinstance(node, MappingNode):
-        # Of a key that stands twice, the last counts.
+        # Of a duplicate key, the last counts.
         return {_read_key(key): _build(value, depth + 1) for key, value in node.value}
     raise point_at(node.start_mark, "not expected here")
 
@@ -70,14 +70,14 @@ def _read_scalar(node: ScalarNode) -> Json:
         return text
     if node.tag.startswith("tag:yaml.org,2002:"):
         return _read_plain(text)
-    raise point_at(node.start_mark, f"the tag {node.tag} is not known")
+    raise point_at(node.start_mark, f"the tag {node.tag} is unknown")
 
 
 def _read_plain(text: str) -> Json:
     if text in _WORDS:
         value = _WORDS[text]
         if value in (inf, -inf) or value != value:  # noqa: PLR0124  (not a number)
-            raise YamlFault(f"{text} is not a number that JSON can hold")
+            raise YamlFault(f"{text} is not a JSON number")
         return value
     if len(text) <= _LONGEST_NUMBER and (text[0].isdigit() or text[0] in "+-."):
         for pattern, read in _NUMBERS:

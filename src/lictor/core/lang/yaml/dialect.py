@@ -1,6 +1,6 @@
-"""Where Kubernetes' YAML reader and libyaml differ: its texts so that libyaml takes them too.
+"""Adapts text to the differences between Kubernetes' YAML parser and libyaml.
 
-A text is changed character by character, so that every line and column stays what it is.
+Characters are replaced one by one, so that all lines and columns stay the same.
 """
 
 import re
@@ -10,20 +10,20 @@ from yaml.error import MarkedYAMLError, YAMLError
 
 from lictor.core.lang.yaml.plain_json import YamlFault
 
-# One of libyaml's events, told apart by its class: they have no common fields.
+# One of libyaml's events, distinguished by class: they have no common fields.
 YamlEvent: TypeAlias = Any
-# The tag `!` of a scalar, which libyaml does not report, behind its anchor.
+# The tag `!` of a scalar, which libyaml does not report, after its anchor.
 # re: linear - tried once at each scalar, before its value
 _BARE_TAG = re.compile(r"(?:&[A-Za-z0-9_-]+\s+(?:#.*\n\s*)*)?!")
 
 _LONE_EXCLAMATION = re.compile(r"!(?!\S)")
-# What libyaml reads otherwise than Kubernetes is replaced by a character of private use, and put
-# back afterwards. A byte order mark is a character of the text there, but for the first; behind its
-# first buffer of 512 bytes that reader may skip other characters because of one.
+# What libyaml reads differently is replaced by a private-use character, and restored afterwards. In
+# Kubernetes a byte order mark is part of the text, except for the first; after its first buffer of
+# 512 bytes, that parser may skip other characters because of one.
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _LAST_MARK: Final = 160
 _PRIVATE_USE: Final = range(0xE000, 0xE100)
-# Problems of libyaml alone: the character that it stumbles over, and what the text holds for it.
+# Errors of libyaml only: the character that causes them, and the text to replace.
 _REPAIRS: Final = {
     "found unexpected ':'": (":", ":"),
     "found unknown escape character": ("\\'", ""),
@@ -31,7 +31,7 @@ _REPAIRS: Final = {
 
 
 def replace_marks(text: str) -> tuple[str, dict[int, str]]:
-    """A text without its first byte order mark and with replaced others; and what for what."""
+    """A text without its first byte order mark, with the others replaced; and the replacements."""
     replaced: dict[int, str] = {}
     text = text.removeprefix(_BYTE_ORDER_MARK)
     last = text.rfind(_BYTE_ORDER_MARK)
@@ -44,7 +44,7 @@ def replace_marks(text: str) -> tuple[str, dict[int, str]]:
 
 
 def _choose(text: str, meant: str, replaced: dict[int, str]) -> str:
-    """A character that the text does not hold; what it stands for is noted."""
+    """A character that the text does not contain; records its meaning."""
     free = next((code for code in _PRIVATE_USE if chr(code) not in text), None)
     if free is None:
         raise YamlFault("too many characters of private use")
@@ -53,7 +53,7 @@ def _choose(text: str, meant: str, replaced: dict[int, str]) -> str:
 
 
 def repair_text(text: str, error: YAMLError, replaced: dict[int, str]) -> str:
-    """The text without what only libyaml refuses; nothing where Kubernetes refuses it too."""
+    """The text without what only libyaml rejects; nothing if Kubernetes rejects it too."""
     if not isinstance(error, MarkedYAMLError) or error.problem not in _REPAIRS:
         return ""
     written, meant = _REPAIRS[error.problem]
@@ -64,10 +64,10 @@ def repair_text(text: str, error: YAMLError, replaced: dict[int, str]) -> str:
 
 
 def may_hold_bare_tags(text: str) -> bool:
-    """Whether the tag `!` may stand in a text."""
+    """Whether a text may contain the tag `!`."""
     return "!" in text and _LONE_EXCLAMATION.search(text) is not None
 
 
 def has_bare_tag(text: str, event: YamlEvent) -> bool:
-    """Whether a scalar without a tag has the tag `!`: then it is text."""
+    """Whether a scalar without a reported tag has the tag `!`: then it is text."""
     return _BARE_TAG.match(text, event.start_mark.index, event.end_mark.index) is not None

@@ -1,4 +1,4 @@
-"""Text into YAML nodes: where each value of a document stands."""
+"""Parses text to YAML nodes with positions."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -21,18 +21,18 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from lictor.core.lang.yaml.dialect import YamlEvent, has_bare_tag
 from lictor.core.lang.yaml.plain_json import MAX_DEPTH, YamlFault
 
-# The tag of a scalar that is text, in quotes or by the tag `!`. A plain scalar has none (None):
-# what it means is settled later.
+# The tag of a scalar that is text, by quotes or the tag `!`. A plain scalar has none (None): its
+# type is resolved later.
 TEXT: Final = "text"
 
 
 def point_at(mark: Mark | ParserMark | None, message: str) -> YamlFault:
-    """A fault at a mark of libyaml's."""
+    """A fault at a libyaml mark."""
     return YamlFault(message, mark.line, mark.column) if mark else YamlFault(message)
 
 
 def locate(error: YAMLError) -> YamlFault:
-    """An error of libyaml's as a fault."""
+    """A libyaml error as a fault."""
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         message = error.problem or error.context or "not YAML"
@@ -41,7 +41,7 @@ def locate(error: YAMLError) -> YamlFault:
 
 
 def compose(text: str) -> Iterator[Node]:
-    """The documents of a text as nodes. Raises YamlFault at the first that is broken."""
+    """The documents of a text as nodes. Raises YamlFault at the first broken one."""
     try:
         parser = CParser(text)
         parser.get_event()
@@ -71,7 +71,7 @@ def _compose_document(following: Callable[[], YamlEvent], text: str) -> Node:
             continue
         node = _make_node(event, text)
         parts[-1].append(node)
-        # Of an anchor that stands twice, the last one before an alias counts.
+        # Of a duplicate anchor, the last one before an alias counts.
         if event.anchor is not None:
             anchors[event.anchor] = node
         if isinstance(event, CollectionStartEvent):
@@ -100,16 +100,16 @@ def _children(node: Node) -> list[Node]:
 
 
 def is_excessive(aliased: int, size: int) -> bool:
-    """Whether too much of a document comes from aliases; of a large one, less may."""
+    """Whether too much of a document comes from aliases; large documents may have fewer."""
     few, many = 400_000, 4_000_000
     allowed = 0.99 - 0.89 * (min(max(size, few), many) - few) / (many - few)
     return aliased > 100 and size > 1000 and aliased / size > allowed
 
 
 def check_aliases(root: Node) -> None:
-    """Refuse a document that contains itself, or that aliases blow up out of all proportion.
+    """Refuse a document that contains itself, or that aliases expand excessively.
 
-    Sizes are added up over the shared nodes, so that a bomb is seen without setting it off.
+    Sizes are computed on the shared nodes, without expanding them.
     """
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
@@ -131,7 +131,7 @@ def check_aliases(root: Node) -> None:
         raise YamlFault("document contains excessive aliasing")
 
 
-# Whoever asks for one field of a mapping mostly asks for all of them.
+# Callers that read one field of a mapping mostly read all of them.
 _ENTRIES: "WeakKeyDictionary[MappingNode, dict[str | int, tuple[Node, Node]]]" = WeakKeyDictionary()
 
 
@@ -145,7 +145,7 @@ def _index_entries(mapping: MappingNode) -> dict[str | int, tuple[Node, Node]]:
 
 
 def find_node(root: Node, path: tuple[str | int, ...]) -> Node:
-    """The node that a path leads to: of a mapping's entry, its key. As near as the path goes."""
+    """The node at a path, or its nearest parent: for a mapping's entry, its key."""
     found = root
     for step in path:
         if isinstance(root, MappingNode):

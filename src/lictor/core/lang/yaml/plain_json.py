@@ -1,6 +1,6 @@
-"""Plain JSON by the rules of Kubernetes' YAML reader: its numbers, and how deep it may nest.
+"""Plain JSON by the rules of Kubernetes' YAML parser: its numbers and its nesting limit.
 
-Nothing here loads libyaml: most of what is read needs it not, and start-up counts.
+Nothing here imports libyaml: most input does not need it, and start-up time matters.
 """
 
 from collections.abc import Iterable
@@ -10,12 +10,13 @@ from typing import Final
 from lictor.core.lang.yaml.scalars import settle
 from lictor.core.raw import Json
 
-# Deeper than anything that Kubernetes takes, and shallow enough for plain recursion.
+# Deeper than anything that Kubernetes accepts, and shallow enough for recursion.
 MAX_DEPTH: Final = 200
+_HOLDERS: Final = (dict, list)
 
 
-class YamlFault(Exception):  # noqa: N818  (never leaves this room: it becomes a LoadError with a file)
-    """Something wrong at a line and column of one document, counted from zero."""
+class YamlFault(Exception):  # noqa: N818  (becomes a LoadError with a file)
+    """An error at a line and column of one document, counted from zero."""
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message)
@@ -25,9 +26,9 @@ class YamlFault(Exception):  # noqa: N818  (never leaves this room: it becomes a
 
 
 def settle_json(value: Json) -> Json:
-    """JSON with its numbers as Kubernetes' YAML reader holds them; `check_depth` comes first.
+    """JSON with numbers as in Kubernetes' YAML parser; `check_depth` comes first.
 
-    Where there is nothing to change, the same object: most odd numbers are versions in texts.
+    Returns the same object if nothing changes: most odd numbers are versions in texts.
     """
     if isinstance(value, dict):
         made = {key: settle_json(item) for key, item in value.items()}
@@ -39,17 +40,24 @@ def settle_json(value: Json) -> Json:
 
 
 def check_depth(value: Json, most: int = MAX_DEPTH) -> None:
-    """Raise YamlFault for JSON that is nested too deep to walk."""
-    level = [value]
-    for _ in range(most + 1):
-        level = [item for holder in level for item in _contents(holder)]
+    """Raise YamlFault for JSON that is nested too deeply for recursion."""
+    level = [value] if isinstance(value, _HOLDERS) else []
+    for _ in range(most):
+        level = [
+            item
+            for holder in level
+            for item in (holder.values() if isinstance(holder, dict) else holder)
+            if isinstance(item, _HOLDERS)
+        ]
         if not level:
             return
+    if not any(level):
+        return
     raise YamlFault(f"nested deeper than {most} levels")
 
 
 def cut_depth(value: Json, levels: int) -> None:
-    """Empty, in place, the holders that are as many levels below this one."""
+    """Empty, in place, the containers that are this many levels deep."""
     level = [value]
     for _ in range(levels):
         level = [item for holder in level for item in _contents(holder)]

@@ -1,8 +1,8 @@
-"""What does a plain YAML scalar mean? The answers of the YAML library that Kubernetes reads with.
+"""Resolves plain YAML scalars as the YAML library of Kubernetes does.
 
-Kubernetes turns YAML into JSON (sigs.k8s.io/yaml over go-yaml v2) and reads that. Two things follow
-that surprise: `y` and `off` are booleans, and a number without a fraction is an integer however it
-was written (`1e3`, `2.0`).
+Kubernetes converts YAML to JSON (sigs.k8s.io/yaml over go-yaml v2) and parses that. Two
+consequences are surprising: `y` and `off` are booleans, and a number without a fraction is an
+integer in any notation (`1e3`, `2.0`).
 """
 
 import math
@@ -29,28 +29,28 @@ _WORDS: dict[str, Json] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))")
-# Kubernetes' reader takes the digits behind the prefix for a number of their own, sign included.
+# Kubernetes' parser treats the digits after the prefix as a separate number, sign included.
 _BINARY = re.compile(r"(-?)0b([-+]?)([01]+)")
-# Digits with underscores between them, in a number that begins with its point.
+# Digits with underscores between them, in a number that starts with a point.
 _POINT_FLOAT = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _BASES = (16, 2, 8, 10)
 
-# A scalar that begins with anything else is a string.
+# A scalar that starts with anything else is a string.
 MEANINGFUL = frozenset("yYnNtTfFoO~.+-0123456789")
-# The same of a key, which may say that another mapping is laid under this one.
+# The same for a key, which may be a merge key.
 CAREFUL = MEANINGFUL | {"<"}
 
 _INT64 = 2**63
 
 
 def settle_integer(number: float) -> Json:
-    """A number as it leaves the detour over JSON: whole ones are integers of 64 bits."""
+    """A number after conversion to JSON: integral ones are 64-bit integers."""
     if isinstance(number, int):
         return number if -_INT64 <= number < _INT64 else float(number)
     if not number.is_integer():
         return number
-    # JSON writes as few digits as tell the number from its neighbours, then zeros.
+    # JSON writes the shortest digits that identify the number, then zeros.
     whole = int(Decimal(repr(number)))
     return whole if -_INT64 <= whole < _INT64 else number
 
@@ -60,7 +60,7 @@ def _read_integer(text: str) -> int | None:
     if found is None:
         return _read_signed_binary(text)
     digits = next((i for i in range(4) if found[i + 2] is not None), 3)
-    # Nothing longer than this fits 64 bits, and Python refuses to read very long ones.
+    # Nothing longer fits 64 bits, and Python refuses to parse very long ones.
     if len(found[digits + 2].lstrip("0")) > 64:
         return None
     number = int(found[digits + 2], _BASES[digits])
@@ -106,24 +106,24 @@ def resolve_plain(text: str) -> Json:
 
 
 def settle(value: Json) -> Json:
-    """A value as it leaves the detour over JSON; ValueError where JSON cannot hold it."""
+    """A value after conversion to JSON; raises ValueError if JSON cannot represent it."""
     if type(value) is int or type(value) is float:
         if not math.isfinite(value):
-            raise ValueError(f"{value} is not a number that JSON can hold")
+            raise ValueError(f"{value} is not a JSON number")
         return settle_integer(value)
     return value
 
 
 @lru_cache(maxsize=4096)
 def read_plain(text: str) -> Json:
-    """The value of a scalar without quotes and tag; ValueError where JSON cannot hold it."""
+    """The value of a scalar without quotes and tag; ValueError if JSON cannot represent it."""
     return settle(resolve_plain(text))
 
 
 def _expect(kinds: tuple[type, ...]) -> Callable[[str], Json]:
     def read(text: str) -> Json:
         value = resolve_plain(text)
-        # bool is a kind of int in Python, not in YAML.
+        # bool is a subclass of int in Python, not in YAML.
         if type(value) not in kinds:
             raise ValueError
         return value
@@ -161,9 +161,9 @@ _TAGGED: dict[str, Callable[[str], Json]] = {
 
 
 def resolve_tagged(tag: str, text: str) -> Json:
-    """The value of a scalar with a tag; tags that nobody knows mean a string.
+    """The value of a scalar with a tag; unknown tags mean a string.
 
-    Raises ValueError where the text is not what the tag says.
+    Raises ValueError if the text is invalid for the tag.
     """
     read = _TAGGED.get(tag)
     if read is None:
@@ -176,7 +176,7 @@ def resolve_tagged(tag: str, text: str) -> Json:
 
 
 def _format_float(number: float) -> str:
-    """The shortest text that gives the same number in 32 bits: what Kubernetes makes of a key."""
+    """The shortest text of the same 32-bit number: Kubernetes' form of a key."""
     if math.isnan(number):
         return ".nan"
     single = struct.unpack("f", struct.pack("f", number))[0]
@@ -189,7 +189,7 @@ def _format_float(number: float) -> str:
 
 
 def write_key(key: Json) -> str:
-    """A mapping's key as text. Raises ValueError for what cannot be the key of a JSON object."""
+    """A mapping's key as text. Raises ValueError for what cannot be a JSON key."""
     match key:
         case str():
             return key

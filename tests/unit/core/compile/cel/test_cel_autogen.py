@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.core.families.kyverno_cel.autogen import list_floors
+from lictor.core.families.kyverno_cel.autogen import list_template_paths
 from lictor.core.model.cel_policy import PodControllers, ValidatingSpec
 from lictor.core.model.constraints import MatchResources, ResourceRule
 from lictor.core.model.metadata import LabelSelector
@@ -33,7 +33,7 @@ ABOUT_PODS = MatchResources(resource_rules=(PODS,))
 )
 def test_text(floor, text, expected):
     spec = ValidatingSpec(ABOUT_PODS, validations=(CelExpression(text, "in " + text),))
-    floors = {each.name: each for each in list_floors(ABOUT_PODS, None)}
+    floors = {each.name: each for each in list_template_paths(ABOUT_PODS, None)}
     rewritten = floors[floor].rewrite(spec)
     assert rewritten.validations == (CelExpression(expected, "in " + expected),)
     assert rewritten.match_constraints == floors[floor].constraints
@@ -51,7 +51,7 @@ def test_text(floor, text, expected):
 def test_controllers(controllers, expected):
     found = {
         floor.name: [r for rule in floor.constraints.resource_rules for r in rule.resources]
-        for floor in list_floors(ABOUT_PODS, PodControllers(controllers))
+        for floor in list_template_paths(ABOUT_PODS, PodControllers(controllers))
     }
     assert found == expected
 
@@ -82,9 +82,9 @@ def test_controllers(controllers, expected):
     ],
 )
 def test_only_policies_about_pods_alone(constraints):
-    assert list(list_floors(constraints, None)) == []
+    assert list(list_template_paths(constraints, None)) == []
 
 
 def test_empty_selectors_do_not_count():
     constraints = MatchResources(LabelSelector(), LabelSelector(), (PODS,))
-    assert len(list(list_floors(constraints, None))) == 2
+    assert len(list(list_template_paths(constraints, None))) == 2

@@ -73,6 +73,13 @@ FAILED = ("", "fail", "no")
             [exception("e"), exception("f", priority="high", reportResult="pass")],
             exempted("skip", "here/e, here/f"),
         ),
+        # One that is expired, or whose time cannot be read, does not count.
+        ([exception("e", expiresAt="2020-01-01T00:00:00Z")], FAILED),
+        ([exception("e", expiresAt="tomorrow")], FAILED),
+        ([exception("e", expiresAt="9020-01-01T00:00:00Z")], exempted("skip", "here/e")),
+        # One that exempts from everything wins over partial ones, and over later errors.
+        ([exception("e", allowedValues=["db"]), exception("f")], exempted("skip", "here/f")),
+        ([exception("f"), exception("e", "object.nope == 1")], exempted("skip", "here/f")),
         ([exception("e", allowedValues=["web"])], ("", "pass", "success")),
         ([exception("e", allowedValues=["db"])], FAILED),
         ([exception("e", images=["a", "b"], allowedValues=["web"])], ("", "fail", "too many")),

@@ -29,7 +29,7 @@ class Recording(NoLookups):
             return {"items": [{"metadata": {"name": "w"}}]}
         return {"called": f"{call.method} {call.url_path or call.service_url}"}
 
-    def global_reference(self, name, namespace):
+    def global_reference(self, name):
         return name
 
 
@@ -111,7 +111,7 @@ def test_a_name_never_leads_elsewhere(resource, name, path):
         found = WORLD.get_resource("ex.io/v1", resource, "here", name)
         assert found == {"called": f"GET {path}"}
     else:
-        with pytest.raises(LookupFailedError, match="is no name"):
+        with pytest.raises(LookupFailedError, match="is not a valid name"):
             WORLD.get_resource("ex.io/v1", resource, "here", name)
 
 
@@ -155,7 +155,7 @@ class Answering(NoLookups):
         self.calls.append(call)
         return HttpAnswer(404, {"why": "gone"})
 
-    def global_reference(self, name, namespace):
+    def global_reference(self, name):
         raise NotFoundError("no such entry")
 
 

@@ -93,7 +93,7 @@ UNMET = ("skip", "match conditions aren't met")
             (
                 "error",
                 "expression 'authorizer.group('').resource('pods').check('get').allowed()' "
-                "resulted in error: there is no authorizer to ask",
+                "resulted in error: no authorizer available",
             ),
         ),
     ],

@@ -51,7 +51,8 @@ def message(expression, **fields):
     return {"expression": expression, **fields}
 
 
-NO_KEY = ("evaluation", "error", "failed to load context: no such key: nope")
+NO_KEY = ("", "error", "error: no such key: nope")
+UNMATCHED = ("evaluation", "error", "failed to load context: no such key: nope")
 PASSED = ("", "pass", "success")
 SKIPPED = ("", "skip", "skip")
 
@@ -70,7 +71,7 @@ SKIPPED = ("", "skip", "skip")
         (policy("object.nope == 1"), NO_KEY),
         (policy("false", "object.nope == 1"), ("", "fail", "CEL expression validation failed at index 0")),
         (policy("false", matchConditions=conditions("false")), SKIPPED),
-        (policy("true", matchConditions=conditions("object.nope == 1")), NO_KEY),
+        (policy("true", matchConditions=conditions("object.nope == 1")), UNMATCHED),
         (policy("true", matchConditions=conditions("object.nope == 1", "false")), SKIPPED),
         (
             policy("true", matchConditions=conditions("object.nope == 1"), failurePolicy="Ignore"),
@@ -152,7 +153,8 @@ def test_what_follows_from_an_error(judge, failure_policy):
 def test_audit_annotations_are_properties(judge, expression, properties, verdict):
     annotations = [{"key": "who", "valueExpression": expression}]
     (result,) = judge([policy(verdict, auditAnnotations=annotations)], POD)
-    assert result.properties == properties
+    index = {} if verdict == "true" else {"cel.validationIndex": "0"}
+    assert result.properties == {**index, **properties}
 
 
 def test_an_audit_annotation_that_cannot_be_made_is_an_error(summarize):

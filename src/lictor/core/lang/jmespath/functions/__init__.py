@@ -1,4 +1,4 @@
-"""Every function a query may call: what it takes, what it gives, and how it is computed."""
+"""Every function of queries: arguments, result and implementation."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -8,12 +8,12 @@ from lictor.core.lang.jmespath.functions.spec import FunctionSpec, JmesPathHost
 
 __all__ = ["FUNCTIONS", "FunctionSpec", "JmesPathHost"]
 
-# Cheap and common ones first: a module is loaded only when a name was in none before it.
+# Cheap and common ones first: a module is imported only if a name is in none before it.
 _MODULES = ("standard", "matching", "arithmetic", "time", "encoding")
 
 
 class _Functions(Mapping[str, FunctionSpec]):
-    """All functions by name. Most queries call none, so that their modules load when needed."""
+    """All functions by name. Most queries call none, so their modules are imported on demand."""
 
     def __init__(self) -> None:
         self._known: dict[str, FunctionSpec] = {}
@@ -33,7 +33,7 @@ class _Functions(Mapping[str, FunctionSpec]):
         return sum(1 for _ in self)
 
     def _read(self) -> None:
-        # Policies are compiled on one thread while others are asked on another: both may come here.
+        # Policies are compiled on one thread while requests run on another: both may come here.
         module = next(iter(self._unread), None)
         if module is None:
             return

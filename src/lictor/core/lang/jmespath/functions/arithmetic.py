@@ -167,7 +167,7 @@ def _round(number: float, digits: float) -> Json:
     if not math.isfinite(scaled):
         raise ValueError("the number of digits is out of bounds")
     whole = math.trunc(scaled)
-    # Half a unit goes away from zero; Python's own round would go to the even neighbour.
+    # Round half away from zero; Python's round would round half to even.
     if abs(scaled - whole) >= 0.5:
         whole += 1 if scaled > 0 else -1
     return settle_number(whole / shift)
@@ -183,12 +183,12 @@ ARITHMETIC: tuple[FunctionSpec, ...] = (
     define(
         "modulo(any, any) any",
         _modulo,
-        "gives the rest of a division of whole numbers, quantities or durations",
+        "returns the remainder of a division of integers, quantities or durations",
     ),
     define(
         "multiply(any, any) any", _multiply, "multiplies a number, quantity or duration by a number"
     ),
-    define("round(number, number) number", _round, "rounds to so many decimals"),
+    define("round(number, number) number", _round, "rounds to a number of decimals"),
     define("subtract(any, any) any", _subtract, "subtracts the second value from the first"),
     define("sum(array) any", _sum, "adds up an array of numbers, quantities or durations"),
 )

@@ -1,6 +1,6 @@
-"""Functions that decode, encode, digest, parse and make up text.
+"""Functions that decode, encode, hash, parse and generate text.
 
-Few policies call these, and what they need takes long to load: it is imported in the functions.
+Few policies call these, and their dependencies are slow to import: the functions import them.
 """
 
 import re
@@ -19,7 +19,7 @@ def _base64_decode(text: str) -> str:
     plain = text.replace("\r", "").replace("\n", "")
     if not _BASE64.fullmatch(plain):
         raise ValueError("illegal base64 data")
-    # Go prints one replacement character for each byte that is no text.
+    # Go prints one replacement character for each invalid byte.
     decoded = b64decode(plain).decode("utf-8", "surrogateescape")
     return _BROKEN_BYTE.sub("\ufffd", decoded)
 
@@ -76,25 +76,29 @@ ENCODING: tuple[FunctionSpec, ...] = (
     define(
         "is_external_url(string) bool",
         _is_external_url,
-        "says whether the host of a URL is outside of private and loopback networks",
+        "returns whether the host of a URL is outside of private and loopback networks",
         pure=False,
     ),
-    define("md5(string) string", _digest("md5"), "gives the MD5 digest in hexadecimal digits"),
-    define("parse_json(string) any", decode_json, "reads JSON"),
-    define("parse_yaml(string) any", _parse_yaml, "reads YAML"),
+    define("md5(string) string", _digest("md5"), "returns the MD5 digest in hexadecimal digits"),
+    define("parse_json(string) any", decode_json, "parses JSON"),
+    define("parse_yaml(string) any", _parse_yaml, "parses YAML"),
     define(
         "random(string) string",
         _random,
-        "makes up a text that fits a regular expression",
+        "generates a text that matches a regular expression",
         pure=False,
     ),
-    define("sha1(string) string", _digest("sha1"), "gives the SHA-1 digest in hexadecimal digits"),
     define(
-        "sha256(string) string", _digest("sha256"), "gives the SHA-256 digest in hexadecimal digits"
+        "sha1(string) string", _digest("sha1"), "returns the SHA-1 digest in hexadecimal digits"
+    ),
+    define(
+        "sha256(string) string",
+        _digest("sha256"),
+        "returns the SHA-256 digest in hexadecimal digits",
     ),
     define(
         "x509_decode(string) object",
         _decode_certificate,
-        "reads a certificate or a request for one in PEM, with an RSA key",
+        "parses a certificate or a certificate request in PEM, with an RSA key",
     ),
 )

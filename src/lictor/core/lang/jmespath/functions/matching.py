@@ -1,4 +1,4 @@
-"""Functions that hold text or labels against an expression, a wildcard or a range."""
+"""Functions that match text or labels with an expression, a wildcard or a range."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -48,32 +48,32 @@ MATCHING: tuple[FunctionSpec, ...] = (
     define(
         "label_match(object, object) bool",
         _label_match,
-        "says whether the second object has every label of the first",
+        "returns whether the second object has every label of the first",
     ),
     define(
         "pattern_match(string, string|number) bool",
         lambda pattern, subject: _wildcard(pattern)(_text(subject)),
-        "says whether a value fits a pattern: `*` is any text, `?` one character",
+        "returns whether a value matches a pattern: `*` is any text, `?` one character",
     ),
     define(
         "regex_match(string, string|number) bool",
         _regex_match,
-        "says whether a regular expression finds something in a value",
+        "returns whether a regular expression matches a part of a value",
     ),
     define(
         "regex_replace_all(string, string|number, string|number) string",
         _regex_replace_all,
-        "replaces what an expression finds; `${1}` stands for what its first group found",
+        "replaces the matches of an expression; `${1}` is the match of its first group",
     ),
     define(
         "regex_replace_all_literal(string, string|number, string|number) string",
         _regex_replace_literal,
-        "replaces what an expression finds by a text as it stands",
+        "replaces the matches of an expression with a literal text",
     ),
     define(
         "semver_compare(string, string) bool",
         _semver_compare,
-        "says whether a version is in a range such as `>=1.2.0 <2.0.0`",
+        "returns whether a version is in a range such as `>=1.2.0 <2.0.0`",
     ),
-    define("to_boolean(string) bool", _to_boolean, "reads true or false, in any case"),
+    define("to_boolean(string) bool", _to_boolean, "parses true or false, in any case"),
 )

@@ -1,4 +1,4 @@
-"""How a function is described: its name, the types it takes and gives, and what it is for."""
+"""The description of a function: its name, types and purpose."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,18 +13,18 @@ from lictor.core.raw import Json
 
 
 class NativeInteger(int):
-    """An integer that is no JSON number: what `compare` gives. It equals no number, as in Go."""
+    """An integer that is no JSON number: the result of `compare`. It equals no number, as in Go."""
 
 
 def is_false(value: Json) -> bool:
-    """False, null, and what is empty count as false; zero does not."""
+    """Whether a value is false, null or empty; zero is not."""
     if value is None or value is False:
         return True
     return isinstance(value, (str, list, dict)) and not value
 
 
 def name_type(value: Json) -> str:
-    """Give the name JMESPath has for the type of a value."""
+    """JMESPath's name for the type of a value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -38,7 +38,7 @@ def name_type(value: Json) -> str:
 
 
 def equals(left: Json, right: Json) -> bool:
-    """Compare deeply; a number never equals a boolean, though Python thinks so."""
+    """Compare deeply; a number never equals a boolean, unlike in Python."""
     kind = type(left)
     if kind in NUMBERS:
         return type(right) in NUMBERS and bool(left == right)
@@ -54,7 +54,7 @@ def equals(left: Json, right: Json) -> bool:
 
 
 Handler: TypeAlias = Callable[..., Json]
-# No result of a function that makes text longer may outgrow this.
+# The limit for results of functions that make text longer.
 MAX_TEXT = 16 * 1024 * 1024
 
 
@@ -87,7 +87,7 @@ def _no_names(host: str) -> list[str]:
 
 
 class JmesPathHost(msgspec.Struct, frozen=True):
-    """What some functions ask of the outside: the time, random numbers, the addresses of a host."""
+    """External data of some functions: the time, random numbers, the addresses of a host."""
 
     now: Callable[[], datetime] = _utc_now
     choose: Callable[[int], int] = _choose
@@ -95,7 +95,7 @@ class JmesPathHost(msgspec.Struct, frozen=True):
 
 
 class FunctionSpec(msgspec.Struct, frozen=True):
-    """One function. `pure` ones answer the same for the same arguments; others ask the host.
+    """One function. `pure` ones return the same for the same arguments; others use the host.
 
     The handler of a function that is not pure takes the JmesPathHost before the arguments.
     """
@@ -109,20 +109,20 @@ class FunctionSpec(msgspec.Struct, frozen=True):
     pure: bool = True
 
     def accepts_count(self, count: int) -> bool:
-        """Say whether so many arguments are right; a function without any ignores what it gets."""
+        """Whether this number of arguments is valid; a function without any ignores them."""
         if not self.arguments:
             return True
         return count >= len(self.arguments) if self.variadic else count == len(self.arguments)
 
     @property
     def signature(self) -> str:
-        """Give `name(type, type|type) type`, as `jp function` prints it."""
+        """`name(type, type|type) type`, as `jp function` prints it."""
         arguments = ", ".join("|".join(types) for types in self.arguments)
         return f"{self.name}({arguments}) {','.join(self.returns)}"
 
 
 def define(signature: str, handler: Handler, note: str, *, pure: bool = True) -> FunctionSpec:
-    """Make a spec of `name(string, string|number) bool`; `...` after the last makes it variadic."""
+    """Parse a spec such as `name(string, string|number) bool`; `...` makes it variadic."""
     head, _, returns = signature.partition(")")
     name, _, inside = head.partition("(")
     variadic = inside.endswith("...")
@@ -157,7 +157,7 @@ _TESTS: dict[Type, Callable[[Json], bool]] = {
 
 
 def accepts(types: tuple[Type, ...]) -> Callable[[Json], bool]:
-    """Make the test whether a value has one of the types."""
+    """A test whether a value has one of the types."""
     if len(types) == 1:
         return _TESTS[types[0]]
     tests = tuple(_TESTS[kind] for kind in types)

@@ -1,4 +1,4 @@
-"""Functions that load nothing: JMESPath's own, and those of texts, collections and order."""
+"""Functions without imports: JMESPath's standard ones, and those of texts and collections."""
 
 import math
 import posixpath
@@ -56,7 +56,7 @@ def _split(text: str, separator: str) -> list[str]:
 def _to_lower(text: str) -> str:
     if text.isascii():
         return text.lower()
-    # One letter stays one letter: longer forms are not what Go's mapping knows.
+    # One letter stays one letter, as in Go's mapping.
     return "".join(letter.lower()[0] for letter in text)
 
 
@@ -69,7 +69,7 @@ def _raise_letter(letter: str) -> str:
 
 
 def _truncate(text: str, length: float) -> str:
-    # What does not fit 64 bits turns negative in Go, and nothing is left.
+    # A number beyond 64 bits becomes negative in Go, and the result is empty.
     return text[: int(length)] if 1 <= length < _INT64 else ""
 
 
@@ -84,7 +84,7 @@ _TEXT: tuple[FunctionSpec, ...] = (
     define(
         "equal_fold(string, string) bool",
         _equal_fold,
-        "says whether two texts differ in nothing but upper and lower case",
+        "returns whether two texts are equal, ignoring case",
     ),
     define(
         "path_canonicalize(string) string",
@@ -94,27 +94,27 @@ _TEXT: tuple[FunctionSpec, ...] = (
     define(
         "replace(string, string, string, number) string",
         _replace,
-        "replaces so many occurrences of the second text by the third; all, if negative",
+        "replaces a number of occurrences of the second text by the third; all, if negative",
     ),
     define(
         "replace_all(string, string, string) string",
         _replace_all,
         "replaces every occurrence of the second text by the third",
     ),
-    define("split(string, string) array[string]", _split, "cuts a text at a separator"),
-    define("to_lower(string) string", _to_lower, "makes all letters small"),
-    define("to_upper(string) string", _to_upper, "makes all letters capital"),
+    define("split(string, string) array[string]", _split, "splits a text at a separator"),
+    define("to_lower(string) string", _to_lower, "converts to lower case"),
+    define("to_upper(string) string", _to_upper, "converts to upper case"),
     define(
         "trim(string, string) string",
         str.strip,
-        "takes the characters of the second text from both ends of the first",
+        "removes the characters of the second text from both ends of the first",
     ),
     define(
         "trim_prefix(string, string) string",
         str.removeprefix,
-        "takes the second text from the start of the first",
+        "removes the second text from the start of the first",
     ),
-    define("truncate(string, number) string", _truncate, "keeps the first so many characters"),
+    define("truncate(string, number) string", _truncate, "keeps a number of leading characters"),
 )
 
 
@@ -135,7 +135,7 @@ def _rank(items: list[Json], key: Handler) -> list[Json]:
 
 def _choose_by(choose: Callable[..., int]) -> Handler:
     def pick(items: list[Json], key: Handler) -> Json:
-        # A lone item is the answer whatever its key is.
+        # A single item is the result, with any key.
         if len(items) < 2:
             return items[0] if items else None
         return items[choose(range(len(items)), key=_rank(items, key).__getitem__)]
@@ -154,28 +154,28 @@ _ORDERING: tuple[FunctionSpec, ...] = (
     define(
         "compare(string, string) number",
         _compare,
-        "gives -1, 0 or 1 as the first text comes before, with or after the second",
+        "returns -1, 0 or 1 if the first text is less than, equal to or greater than the second",
     ),
     define(
         "max(array[number]|array[string]) any",
         lambda items: max(items, default=None),
-        "gives the largest item",
+        "returns the largest item",
     ),
-    define("max_by(array, expref) any", _choose_by(max), "gives the item with the largest key"),
+    define("max_by(array, expref) any", _choose_by(max), "returns the item with the largest key"),
     define(
         "min(array[number]|array[string]) any",
         lambda items: min(items, default=None),
-        "gives the smallest item",
+        "returns the smallest item",
     ),
-    define("min_by(array, expref) any", _choose_by(min), "gives the item with the smallest key"),
-    define("sort(array[string]|array[number]) array", sorted, "puts items in order"),
-    define("sort_by(array, expref) array", _sort_by, "puts items in the order of their keys"),
+    define("min_by(array, expref) any", _choose_by(min), "returns the item with the smallest key"),
+    define("sort(array[string]|array[number]) array", sorted, "sorts items"),
+    define("sort_by(array, expref) array", _sort_by, "sorts items by their keys"),
 )
 
 
 def _items(value: Json, key_name: str, value_name: str) -> list[JsonObject]:
     pairs = sorted(value.items()) if isinstance(value, dict) else enumerate(value)
-    # The second name wins where both are the same.
+    # The second name wins if both are equal.
     return [{key_name: key, value_name: item} for key, item in pairs]
 
 
@@ -212,17 +212,17 @@ _COLLECTION: tuple[FunctionSpec, ...] = (
     define(
         "items(object|array, string, string) array",
         _items,
-        "gives an object for each entry, with its key or index and its value under the two names",
+        "returns an object for each entry, with its key or index and its value under the two names",
     ),
     define(
         "lookup(object|array, string|number) any",
         _lookup,
-        "gives the value at a key or index, or null",
+        "returns the value at a key or index, or null",
     ),
     define(
         "object_from_lists(array, array) object",
         _object_from_lists,
-        "makes an object from an array of keys and one of values",
+        "creates an object from an array of keys and one of values",
     ),
 )
 
@@ -232,7 +232,7 @@ def _average(numbers: list[float]) -> Json:
     for number in numbers:
         total += number
     if not numbers:
-        raise ValueError("there is no average of nothing")
+        raise ValueError("the average of an empty array is undefined")
     return settle_number(total / len(numbers))
 
 
@@ -284,38 +284,38 @@ def _type(value: Json) -> str:
 
 
 _BASIC: tuple[FunctionSpec, ...] = (
-    define("abs(number) number", abs, "gives a number without its sign"),
-    define("avg(array[number]) number", _average, "gives the average of numbers"),
-    define("ceil(number) number", math.ceil, "rounds up to a whole number"),
+    define("abs(number) number", abs, "returns the absolute value"),
+    define("avg(array[number]) number", _average, "returns the average of numbers"),
+    define("ceil(number) number", math.ceil, "rounds up to an integer"),
     define(
         "contains(array|string, any) bool",
         _contains,
-        "says whether an array has an item, or a text another text",
+        "returns whether an array contains an item, or a text another text",
     ),
-    define("ends_with(string, string) bool", str.endswith, "says whether a text ends with another"),
-    define("floor(number) number", math.floor, "rounds down to a whole number"),
-    define("join(string, array[string]) string", _join, "puts texts together with one in between"),
+    define(
+        "ends_with(string, string) bool", str.endswith, "returns whether a text ends with another"
+    ),
+    define("floor(number) number", math.floor, "rounds down to an integer"),
+    define("join(string, array[string]) string", _join, "joins texts with a separator"),
     define("keys(object) array[string]", list, "lists the keys of an object"),
     define("length(string|array|object) number", len, "counts characters, items or keys"),
     define("map(expref, array) array", _map, "applies an expression to every item"),
-    define("merge(object...) object", _merge, "puts objects together; later ones win"),
-    define("not_null(any...) any", _not_null, "gives the first argument that is not null"),
-    define(
-        "reverse(array|string) array|string", lambda value: value[::-1], "turns the order round"
-    ),
+    define("merge(object...) object", _merge, "merges objects; later ones win"),
+    define("not_null(any...) any", _not_null, "returns the first argument that is not null"),
+    define("reverse(array|string) array|string", lambda value: value[::-1], "reverses the order"),
     define(
         "starts_with(string, string) bool",
         str.startswith,
-        "says whether a text begins with another",
+        "returns whether a text starts with another",
     ),
     define(
         "to_array(any) array",
         lambda value: value if isinstance(value, list) else [value],
-        "puts what is no array into one",
+        "wraps a value that is no array in one",
     ),
-    define("to_number(any) number", _to_number, "reads a number from a text, or gives null"),
-    define("to_string(any) string", _to_string, "writes what is no text as JSON"),
-    define("type(any) string", _type, "names the type of a value"),
+    define("to_number(any) number", _to_number, "parses a number, or returns null"),
+    define("to_string(any) string", _to_string, "converts to a text; encodes other values as JSON"),
+    define("type(any) string", _type, "returns the type of a value"),
     define("values(object) array", lambda value: list(value.values()), "lists an object's values"),
 )
 

@@ -51,7 +51,7 @@ def _before(first: str, second: str) -> bool:
 
 
 def _between(text: str, start: str, end: str) -> bool:
-    # All three are parsed first: a chained comparison would not look at an invalid end.
+    # All three are parsed first: a chained comparison would skip an invalid end.
     moment, begun, ended = (parse_rfc3339(each).nanoseconds for each in (text, start, end))
     return begun < moment < ended
 
@@ -65,40 +65,40 @@ TIME: tuple[FunctionSpec, ...] = (
     define(
         "time_after(string, string) bool",
         lambda first, second: _before(second, first),
-        "says whether the first time is after the second",
+        "returns whether the first time is after the second",
     ),
     define(
         "time_before(string, string) bool",
         _before,
-        "says whether the first time is before the second",
+        "returns whether the first time is before the second",
     ),
     define(
         "time_between(string, string, string) bool",
         _between,
-        "says whether the first time is after the second and before the third",
+        "returns whether the first time is after the second and before the third",
     ),
     define(
         "time_diff(string, string) string",
         lambda first, second: format_duration(parse_rfc3339(second).since(parse_rfc3339(first))),
-        "gives the duration from the first time to the second",
+        "returns the duration from the first time to the second",
     ),
-    define("time_now() string", _now, "gives the time that it is", pure=False),
-    define("time_now_utc() string", _now_utc, "gives the time that it is in UTC", pure=False),
+    define("time_now() string", _now, "returns the current time", pure=False),
+    define("time_now_utc() string", _now_utc, "returns the current time in UTC", pure=False),
     define(
         "time_parse(string, string) string",
         _parse,
-        "reads a time by a layout such as `2006-01-02`, or seconds since 1970 by one of digits",
+        "parses a time by a layout such as `2006-01-02`, or seconds since 1970 by digits",
     ),
     define(
         "time_since(string, string, string) string",
         _since,
-        "gives the duration from the second argument to the third, or to now, both in a layout",
+        "returns the duration from the second argument to the third, or to now, both in a layout",
         pure=False,
     ),
     define(
         "time_to_cron(string) string",
         _to_cron,
-        "writes a time as a schedule that fits it each year",
+        "converts a time to a schedule that matches it each year",
     ),
     define(
         "time_truncate(string, string) string",
@@ -108,6 +108,6 @@ TIME: tuple[FunctionSpec, ...] = (
     define(
         "time_utc(string) string",
         lambda text: str(parse_rfc3339(text).utc()),
-        "gives the same moment in UTC",
+        "converts a time to UTC",
     ),
 )
