@@ -1,15 +1,23 @@
-"""What holds for all tests: which are run here, and how patient they are on a busy machine."""
+"""Settings of all tests: signals, Hypothesis, and which files are collected."""
 
+import signal
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
-# How fast this machine makes up values, beside everything else that it does, is not what is tested.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+# A shell without job control starts background commands with SIGINT ignored, and every process that a
+# test starts inherits this: `make test &` would wait for servers that do not react to SIGINT.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Cases that others wrote, with real Kyverno's answers, are run where they lie beside the project.
-# Elsewhere there is nothing to compare with; conformance/test_presence.py says so in one line.
+# The speed at which Hypothesis generates values on a busy machine is not under test.
+settings.register_profile(
+    "no-deadline", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("no-deadline")
+
+# Recorded answers of Kyverno and others are used where they are stored beside the project.
+# Elsewhere conformance/test_presence.py reports in one line that they are missing.
 _NEED_CASES = (
     "test_admission_tables.py",
     "test_golden.py",
