@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 SHARED ?= ../shared
 UV_VERSION := 0.13.7
+# Of httpx2, for Python in a browser: the locks leave it out.
+NOT_HERE := --no-emit-package httpx2-jsfetch
 
 .PHONY: setup demo test test-unit test-cluster test-kubewarden test-page test-ray test-images test-packages docs docs-serve check fix conformance conformance-cluster bench facts chart fuzz siege dependencies lock image image-base sbom packages clean
 
@@ -134,15 +136,15 @@ lock:
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@printf 'pip>=25.3\nsetuptools>=77\nwheel\n' > build-requirements.tmp
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate $(NOT_HERE) \
 	    --python-version 3.11 --group dev pyproject.toml build-requirements.tmp -o requirements.lock
 # What running takes, with setuptools to install from the source: the image, the GitHub Action and the kubectl plug-in use it.
 	@printf 'setuptools>=77\n' > build-requirements.tmp
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate $(NOT_HERE) \
 	    --python-version 3.11 --extra tracing --constraint requirements.lock pyproject.toml build-requirements.tmp -o requirements-run.lock
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate $(NOT_HERE) \
 	    --python-version 3.11 --extra ray --constraint requirements.lock pyproject.toml -o requirements-ray.lock
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate $(NOT_HERE) \
 	    --python-version 3.11 --group docs -o requirements-docs.lock
 	@rm -f build-requirements.tmp
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "cluster")]
 
 import bars  # noqa: E402
-import httpx  # noqa: E402
+import httpx2  # noqa: E402
 import yaml  # noqa: E402
 from admission import Load, drive_elsewhere  # noqa: E402
 from bars import Row  # noqa: E402
@@ -130,7 +130,7 @@ class Witnesses:
         self._url = f"https://{address}:{port}{_PATH}"
         self._review = review
         self._clients = [
-            httpx.Client(verify=context, timeout=30, trust_env=False, headers=_HEADERS)
+            httpx2.Client(verify=context, timeout=30, trust_env=False, headers=_HEADERS)
             for _ in range(_WITNESSES)
         ]
 
@@ -205,7 +205,7 @@ def change_under_load(
     )
 
 
-def _change(client: httpx.Client, witnesses: Witnesses, version: int) -> float:
+def _change(client: httpx2.Client, witnesses: Witnesses, version: int) -> float:
     policy = client.get(CHANGING).json()
     policy["spec"] = make_changing(version)["spec"]
     began = time.monotonic()

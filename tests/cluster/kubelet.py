@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-import httpx
+import httpx2
 from control_plane.local import LocalCluster
 from control_plane.process import Process
 
@@ -72,10 +72,10 @@ class Kubelet:
                 try:
                     self._stay_alive(client)
                     self._sync(client)
-                except (httpx.HTTPError, KeyError, OSError) as error:
+                except (httpx2.HTTPError, KeyError, OSError) as error:
                     self.failure = f"{type(error).__name__}: {error}"
 
-    def _stay_alive(self, client: httpx.Client) -> None:
+    def _stay_alive(self, client: httpx2.Client) -> None:
         """A node that says nothing is taken for dead after 40 seconds, and its Pods with it."""
         if time.monotonic() < self._beat:
             return
@@ -88,7 +88,7 @@ class Kubelet:
             f"/api/v1/nodes/{NODE}/status", content=json.dumps(status), headers=_MERGE
         ).raise_for_status()
 
-    def _sync(self, client: httpx.Client) -> None:
+    def _sync(self, client: httpx2.Client) -> None:
         pods = {pod["metadata"]["name"]: pod for pod in client.get(self._path()).json()["items"]}
         for name, pod in pods.items():
             if name not in self._running:
@@ -100,7 +100,7 @@ class Kubelet:
                 running.is_ready = True
                 self._tell(client, name, running)
 
-    def _begin(self, client: httpx.Client, pod: dict) -> _Running:
+    def _begin(self, client: httpx2.Client, pod: dict) -> _Running:
         name = pod["metadata"]["name"]
         target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
         binding = {
@@ -119,13 +119,13 @@ class Kubelet:
         self._tell(client, name, running)
         return running
 
-    def _is_ready(self, client: httpx.Client, name: str, running: _Running) -> bool:
+    def _is_ready(self, client: httpx2.Client, name: str, running: _Running) -> bool:
         if running.process is None:
             return True
         path = f"/api/v1/namespaces/{self.namespace}/pods/https:{name}:9443/proxy/health/readiness"
         return client.get(path).status_code == 200
 
-    def _tell(self, client: httpx.Client, name: str, running: _Running) -> None:
+    def _tell(self, client: httpx2.Client, name: str, running: _Running) -> None:
         state = "True" if running.is_ready else "False"
         conditions = [{"type": kind, "status": state} for kind in ("Ready", "ContainersReady")]
         address = running.address
@@ -134,7 +134,7 @@ class Kubelet:
         body = json.dumps({"status": status})
         client.patch(f"{self._path(name)}/status", content=body, headers=_MERGE).raise_for_status()
 
-    def _end(self, client: httpx.Client, name: str, running: _Running) -> None:
+    def _end(self, client: httpx2.Client, name: str, running: _Running) -> None:
         """At once for those who look for it, a little later for those who have found it before."""
         if not running.ends_at:
             running.ends_at = time.monotonic() + _GRACE

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-import httpx
+import httpx2
 from control_plane.go_modules import BuildError, run_go
 from control_plane.local import LocalCluster
 from control_plane.process import Process, start_process
@@ -219,10 +219,10 @@ class Requests:
                 self.count += 1
                 try:
                     self._ask(client)
-                except httpx.HTTPError as error:
+                except httpx2.HTTPError as error:
                     self.faults.append(f"{type(error).__name__}: {error}")
 
-    def _ask(self, client: httpx.Client) -> None:
+    def _ask(self, client: httpx2.Client) -> None:
         path = f"/api/v1/namespaces/{self.namespace}/configmaps"
         self._expect(client, path, "v1", "ConfigMap", f"good-{self.count}", 201)
         self._expect(client, path, "v1", "ConfigMap", f"bad-{self.count}", 400)
@@ -237,7 +237,7 @@ class Requests:
 
     def _expect(
         self,
-        client: httpx.Client,
+        client: httpx2.Client,
         path: str,
         version: str,
         kind: str,

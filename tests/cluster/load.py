@@ -10,7 +10,7 @@ from enum import StrEnum
 from threading import Event, Lock, Thread
 from typing import Any
 
-import httpx
+import httpx2
 from control_plane.cluster import Cluster
 
 Object = dict[str, Any]
@@ -130,19 +130,19 @@ def _create(
             time.sleep(pause)
 
 
-def ask(client: httpx.Client, sample: Sample) -> Answer:
+def ask(client: httpx2.Client, sample: Sample) -> Answer:
     """Create one object, and say what became of it."""
     began = time.monotonic()
     try:
         answer = client.post(sample.path, json=sample.body)
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         end, text = End.AWAY, type(error).__name__
     else:
         end, text = _judge(sample, answer), f"{answer.status_code} {answer.text[:400]}"
     return Answer(began, time.monotonic() - began, end, text)
 
 
-def _judge(sample: Sample, answer: httpx.Response) -> End:
+def _judge(sample: Sample, answer: httpx2.Response) -> End:
     if answer.is_success and sample.said:
         return End.LET_THROUGH
     if answer.is_success:
@@ -154,7 +154,7 @@ def _judge(sample: Sample, answer: httpx.Response) -> End:
     return End.AWAY if is_own else End.REFUSED
 
 
-def _is_starting(answer: httpx.Response) -> bool:
+def _is_starting(answer: httpx2.Response) -> bool:
     """The API server's own words for a moment in which it cannot serve."""
     told = (
         "not yet ready",

@@ -7,7 +7,7 @@ from base64 import b64decode
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 from control_plane.local import LocalCluster
 from control_plane.process import Process
 
@@ -53,11 +53,11 @@ class PodRunner:
             while not self._is_closed.wait(0.2):
                 try:
                     self._sync(client)
-                except (httpx.HTTPError, OSError, KeyError) as error:
+                except (httpx2.HTTPError, OSError, KeyError) as error:
                     self.failure = f"{type(error).__name__}: {error}"
                     time.sleep(0.5)
 
-    def _sync(self, client: httpx.Client) -> None:
+    def _sync(self, client: httpx2.Client) -> None:
         path = self._path("/api/v1", "pods")
         found = client.get(path, params={"labelSelector": LABEL}).json()["items"]
         pods = {pod["metadata"]["name"]: pod for pod in found}
@@ -72,7 +72,7 @@ class PodRunner:
             if not self._running[name].is_ready:
                 self._announce(client, pod, self._running[name])
 
-    def _start(self, client: httpx.Client, pod: dict[str, object]) -> _Running:
+    def _start(self, client: httpx2.Client, pod: dict[str, object]) -> _Running:
         [container] = pod["spec"]["containers"]
         assert container["args"] == ["policy-server"]
         folder = self._mount(client, pod)
@@ -92,7 +92,7 @@ class PodRunner:
         process = self._plane.start_lictor("policy-server", environment={**given, **ports})
         return _Running(process, self._ports, readiness)
 
-    def _mount(self, client: httpx.Client, pod: dict[str, object]) -> Path:
+    def _mount(self, client: httpx2.Client, pod: dict[str, object]) -> Path:
         """The folder with the volumes of the Pod, as they are now."""
         folder = self._plane.folder / str(pod["metadata"]["name"])
         server = str(pod["metadata"]["labels"][LABEL])
@@ -114,12 +114,12 @@ class PodRunner:
                 draft.replace(path)
         return folder
 
-    def _announce(self, client: httpx.Client, pod: dict[str, object], running: _Running) -> None:
+    def _announce(self, client: httpx2.Client, pod: dict[str, object], running: _Running) -> None:
         try:
             url = f"http://{self._plane.address}:{running.readiness}/readiness"
-            if httpx.get(url, timeout=2, trust_env=False).status_code != 200:
+            if httpx2.get(url, timeout=2, trust_env=False).status_code != 200:
                 return
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             return
         name = str(pod["metadata"]["name"])
         server = str(pod["metadata"]["labels"][LABEL])
@@ -157,7 +157,7 @@ class PodRunner:
             "ports": ports,
         }
 
-    def _end(self, client: httpx.Client, name: str) -> None:
+    def _end(self, client: httpx2.Client, name: str) -> None:
         client.delete(self._path(_SLICES, "endpointslices", name))
         running = self._running.pop(name)
         # API servers still ask for a moment.

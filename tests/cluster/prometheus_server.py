@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import yaml
 
@@ -44,7 +44,7 @@ class Prometheus:
             stdout=self._log,
             stderr=self._log,
         )
-        self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
+        self._client = httpx2.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
 
     def __enter__(self) -> "Prometheus":
         deadline = time.monotonic() + 60
@@ -52,7 +52,7 @@ class Prometheus:
             try:
                 if self._client.get("/-/ready").status_code == 200:
                     return self
-            except httpx.HTTPError:
+            except httpx2.HTTPError:
                 pass
             time.sleep(0.1)
         pytest.fail(f"Prometheus is not ready: {Path(self._log.name).read_text()[-2000:]}")

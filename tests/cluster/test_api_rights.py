@@ -8,7 +8,7 @@ import ssl
 import time
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 NAMESPACE = "rights"
@@ -135,7 +135,7 @@ def test_credentials_behind_the_body_are_not_heard(cluster, client):
     issued = client.post(f"{account}/robot/token", json={"spec": {}}).json()
     token = issued["status"]["token"]
     reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-    with httpx.Client(base_url=cluster.url, verify=False, trust_env=False) as known:
+    with httpx2.Client(base_url=cluster.url, verify=False, trust_env=False) as known:
         words = {"Authorization": f"Bearer {token}"}
         assert known.post(reviews, json={}, headers=words).status_code == 201
     answer = talk(

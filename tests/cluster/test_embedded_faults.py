@@ -6,7 +6,7 @@ Ten thousand malformed requests are in tests/unit/addons/apiserver.
 import threading
 import time
 
-import httpx
+import httpx2
 import pytest
 from control_plane.embedded import EmbeddedCluster
 
@@ -44,7 +44,7 @@ class Writer:
                 name = f"w{self.number}-{count % 50}"
                 try:
                     self.write(client, name, count)
-                except httpx.HTTPError:
+                except httpx2.HTTPError:
                     self.unsure.add(name)
                     return
 
@@ -92,7 +92,7 @@ def test_no_acknowledged_write_is_lost(embedded, seconds):
 
 
 def test_others_are_not_let_in(embedded):
-    with httpx.Client(base_url=embedded.url, verify=False, trust_env=False) as stranger:
+    with httpx2.Client(base_url=embedded.url, verify=False, trust_env=False) as stranger:
         assert stranger.get("/api/v1/secrets").status_code in (401, 403)
         words = {"Authorization": "Bearer guessed"}
         assert stranger.get("/api/v1/secrets", headers=words).status_code == 401

@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-import httpx
+import httpx2
 import pytest
 import yaml
 from shared_cases import SHARED
@@ -137,7 +137,7 @@ def run_cluster(folder, policies, *more):
             assert "in force" in process.stdout.readline(), (folder / "errors").read_text()
             config = load_config(str(kubeconfig))
             context = build_ssl_context(config)
-            with httpx.Client(
+            with httpx2.Client(
                 base_url=config.server, verify=context, timeout=60, trust_env=False
             ) as client:
                 yield client

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Event, Thread
 
-import httpx
+import httpx2
 import pytest
 from control_plane.cluster import Cluster
 from control_plane.install import Installation, install_lictor
@@ -369,7 +369,7 @@ def test_a_killed_leader_loses_no_request_of_another_replica(controllers: Contro
     victim.process.kill()
     killed = time.monotonic()
     url = f"https://{controllers.cluster.address}:{other.port}/validate/fail"
-    with httpx.Client(verify=False, timeout=5, trust_env=False) as client:
+    with httpx2.Client(verify=False, timeout=5, trust_env=False) as client:
         while controllers.leader() == leader:
             assert time.monotonic() - killed < TAKEOVER
             for _ in range(10):

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from background_site import HOME, Site, make_role, until
 from control_plane.install import install_lictor
@@ -196,7 +196,7 @@ def test_everything_that_is_shown_is_declared(site):
     replicas = [*site.installation.replicas, *site.installation.controllers]
     seen = set()
     for replica in replicas:
-        page = httpx.get(
+        page = httpx2.get(
             f"http://{site.plane.address}:{replica.metrics_port}/metrics", trust_env=False
         )
         for family in text_string_to_metric_families(page.text):
@@ -266,7 +266,7 @@ def test_lictor_up_shows_the_same(tmp_path):
         names = set()
 
         def has_everything():
-            page = httpx.get(url, trust_env=False).text
+            page = httpx2.get(url, trust_env=False).text
             names.update(map(check_family, text_string_to_metric_families(page)))
             return {"kyverno_controller_reconcile", "lictor_scan_kinds", "lictor_webhook_healthy"} <= names  # fmt: skip
 

@@ -15,7 +15,7 @@ from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from control_plane.credentials import write_kubeconfig
 from control_plane.embedded import EmbeddedCluster
@@ -140,11 +140,11 @@ class Site:
             for webhook in each.get("webhooks") or ()
         }
 
-    def post(self, path: str, review: Object) -> httpx.Response:
+    def post(self, path: str, review: Object) -> httpx2.Response:
         """A review that does not come from the API server."""
         port = self.lictor.replicas[0].port
         url = f"https://{self.plane.address}:{port}{path}"
-        with httpx.Client(verify=False, timeout=20, trust_env=False) as client:
+        with httpx2.Client(verify=False, timeout=20, trust_env=False) as client:
             return client.post(url, json=review)
 
 
@@ -386,11 +386,11 @@ def test_webhooks_that_someone_weakens_are_put_right(site: Site) -> None:
 # --- keys
 
 
-def is_refused(client: httpx.Client, path: str) -> bool:
+def is_refused(client: httpx2.Client, path: str) -> bool:
     """By a status, or before anything is said at all."""
     try:
         return client.get(path).status_code in (401, 403)
-    except httpx.TransportError:
+    except httpx2.TransportError:
         return True
 
 
@@ -403,7 +403,7 @@ def test_a_stolen_serving_key(site: Site, tmp_path: Path) -> None:
     # It makes nobody a user of the API server.
     context = ssl.create_default_context(cafile=str(site.plane.client_authority))
     context.load_cert_chain(file)
-    with httpx.Client(base_url=site.plane.url, verify=context, trust_env=False) as thief:
+    with httpx2.Client(base_url=site.plane.url, verify=context, trust_env=False) as thief:
         assert is_refused(thief, "/api/v1/namespaces/lictor/secrets")
     # And when both Secrets are deleted, no webhook trusts it any more.
     names = [site.secret(which)["metadata"]["name"] for which in ("ca", "pair")]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from control_plane.cluster import Cluster
 from control_plane.manifests import apply_objects, print_manifests
@@ -89,13 +89,13 @@ class Site:
     @contextmanager
     def browse(
         self, *, token: str = "", pair: tuple[str, str] | None = None
-    ) -> Iterator[httpx.Client]:
+    ) -> Iterator[httpx2.Client]:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if pair:
             context.load_cert_chain(*pair)
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        with httpx.Client(
+        with httpx2.Client(
             base_url=self.url, verify=context, headers=headers, timeout=30, trust_env=False
         ) as client:
             yield client
@@ -167,10 +167,10 @@ def site(cluster: Cluster) -> Iterator[Site]:
     process.stop()
 
 
-def is_ready(browser: httpx.Client) -> bool:
+def is_ready(browser: httpx2.Client) -> bool:
     try:
         return browser.get("/health/readiness").status_code == 200
-    except httpx.HTTPError:
+    except httpx2.HTTPError:
         return False
 
 
@@ -271,7 +271,7 @@ def test_what_was_taken_away_is_gone(site):
         assert not any(line.startswith("event: change") for line in read_for(stream, 3.0))
 
 
-def read_for(stream: httpx.Response, seconds: float) -> Iterator[str]:
+def read_for(stream: httpx2.Response, seconds: float) -> Iterator[str]:
     """The lines that came so far, and that come for so long; beats come more seldom."""
     deadline = time.monotonic() + seconds
     for line in stream.iter_lines():

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import yaml
 
 # Clusters for tests live there.
@@ -91,7 +91,7 @@ class AdmissionSite:
     def _is_ready(self) -> bool:
         if not self._server.is_running():
             raise RuntimeError(f"lictor ended:\n{self._server.read_log()}")
-        with httpx.Client(verify=False, timeout=2, trust_env=False) as client:
+        with httpx2.Client(verify=False, timeout=2, trust_env=False) as client:
             return client.get(f"{self.url}/health/readiness").status_code == 200
 
 
@@ -100,7 +100,7 @@ def read_documents(path: Path) -> list[Object]:
     return [each for each in yaml.load_all(path.read_text(), yaml.CSafeLoader) if each]
 
 
-def _create(client: httpx.Client, body: Object) -> None:
+def _create(client: httpx2.Client, body: Object) -> None:
     namespace = body["metadata"].get("namespace")
     inside = f"/namespaces/{namespace}" if namespace else ""
     answer = client.post(f"/apis/{body['apiVersion']}{inside}/{_PLURALS[body['kind']]}", json=body)

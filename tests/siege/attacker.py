@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 from attacks import SCHEDULED, Attack
 from oracle import Oracle
 from violations import ViolationLog
@@ -57,9 +57,9 @@ class Tally:
 class Attacker:
     """One who writes policies and objects in `red`."""
 
-    client: httpx.Client
+    client: httpx2.Client
     # Someone who may delete policies everywhere.
-    administrator: httpx.Client
+    administrator: httpx2.Client
     oracle: Oracle
     violations: ViolationLog
     tally: Tally = field(default_factory=Tally)
@@ -123,10 +123,10 @@ class Attacker:
             else:
                 self.violations.end(attack)
 
-    def _remove(self, path: str) -> httpx.Response | None:
+    def _remove(self, path: str) -> httpx2.Response | None:
         try:
             return self.administrator.delete(path)
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             return None
 
     def _create_object(self, body: Object) -> str | None:
@@ -151,12 +151,12 @@ class Attacker:
 
     def _ask(
         self, method: str, path: str, body: Object | None = None, form: str = "application/json"
-    ) -> httpx.Response | None:
+    ) -> httpx2.Response | None:
         self.tally.requests += 1
         headers = {"Content-Type": form}
         try:
             answer = self.client.request(method, path, json=body, headers=headers)
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             self.tally.unanswered += 1
             return None
         said = f"{answer.text} {answer.headers.get_list('warning')}"
@@ -167,7 +167,7 @@ class Attacker:
 _SCHEDULED_PATHS = tuple(f"/{_PLURALS[kind]}/" for kind in SCHEDULED)
 
 
-def _is_gone(answer: httpx.Response | None) -> bool:
+def _is_gone(answer: httpx2.Response | None) -> bool:
     return answer is not None and (answer.is_success or answer.status_code == 404)
 
 

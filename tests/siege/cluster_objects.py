@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import httpx
+import httpx2
 
 Object = dict[str, Any]
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -41,7 +41,7 @@ class Address:
 
 
 @lru_cache(maxsize=4)
-def list_collections(client: httpx.Client) -> tuple[Collection, ...]:
+def list_collections(client: httpx2.Client) -> tuple[Collection, ...]:
     """Every kind that can be listed, in its preferred version."""
     groups = client.get("/apis").json()["groups"]
     roots = ["/api/v1", *(f"/apis/{each['preferredVersion']['groupVersion']}" for each in groups)]
@@ -54,7 +54,7 @@ def list_collections(client: httpx.Client) -> tuple[Collection, ...]:
 
 
 def list_objects(
-    client: httpx.Client, collection: Collection, namespace: str, *, whole: bool
+    client: httpx2.Client, collection: Collection, namespace: str, *, whole: bool
 ) -> Iterator[tuple[Address, Object]]:
     """Those of a namespace, or all; with their metadata alone where that is enough."""
     headers = {} if whole else {"Accept": _METADATA}
@@ -67,7 +67,7 @@ def list_objects(
         yield Address(collection, metadata.get("namespace", ""), metadata["name"]), body
 
 
-def read_object(client: httpx.Client, address: Address) -> Object | None:
+def read_object(client: httpx2.Client, address: Address) -> Object | None:
     """One object as a whole; None where it is gone."""
     answer = client.get(address.path)
     if not answer.is_success:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from siege_site import Site
 from violations import ViolationLog
 from waiting import Waiting
@@ -63,19 +63,19 @@ class Crowd:
                 path, body = (_POLICIES, _long(number)) if number % 3 else (_GROUPS, _hard(number))
                 try:
                     client.post(path, json=body)
-                except httpx.HTTPError:
+                except httpx2.HTTPError:
                     # It is refused or given up: that is its own matter.
                     continue
                 self.tally.reviewed += 1
 
-    def _write(self, admin: httpx.Client) -> None:
+    def _write(self, admin: httpx2.Client) -> None:
         """A new innocent policy of the whole cluster is accepted soon."""
         self._waiting.begin()
         began = time.monotonic()
         try:
             answer = admin.post(_WIDE, json=_innocent(next(self._numbers)), timeout=30)
             accepted, said = answer.status_code == 201, answer.text[:600]
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             accepted, said = False, repr(error)
         raw = time.monotonic() - began
         excused, facts = self._waiting.end()

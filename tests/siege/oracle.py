@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from cluster_objects import Address, list_collections, list_objects, read_object
 from violations import ViolationLog
 
@@ -39,7 +39,7 @@ class Oracle:
     """Knows how it was before the first attack."""
 
     def __init__(
-        self, client: httpx.Client, markers: dict[str, str], violations: ViolationLog
+        self, client: httpx2.Client, markers: dict[str, str], violations: ViolationLog
     ) -> None:
         self._client = client
         self._forms = spell(markers)

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
-import httpx
+import httpx2
 from attacker import Attacker
 from attacks import Attack, list_attacks, load_attack, split_attack
 from control_plane.install import ADMISSION, Replica
@@ -93,7 +93,7 @@ class Siege:
         while not enough.wait(_LOOK_EVERY):
             try:
                 self._look()
-            except (httpx.HTTPError, OSError) as error:
+            except (httpx2.HTTPError, OSError) as error:
                 self.unlooked += 1
                 say(f"a look failed: {error!r}")
 
@@ -107,8 +107,8 @@ class Siege:
     def _search_metrics(self, replica: Replica) -> None:
         url = f"http://{self.site.cluster.address}:{replica.metrics_port}/metrics"
         try:
-            shown = httpx.get(url, timeout=5, trust_env=False).content
-        except httpx.HTTPError as error:
+            shown = httpx2.get(url, timeout=5, trust_env=False).content
+        except httpx2.HTTPError as error:
             self.unlooked += 1
             say(f"no metrics of {replica.component}: {error!r}")
             return

@@ -7,7 +7,7 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 import subresources
 import yaml
 from control_plane.embedded import EmbeddedCluster
@@ -62,7 +62,7 @@ class Site:
     lictor: Installation
     markers: dict[str, str] = field(default_factory=dict)
 
-    def connect_attacker(self, name: str = "attacker") -> httpx.Client:
+    def connect_attacker(self, name: str = "attacker") -> httpx2.Client:
         """Someone who may do everything in `red` or `orange`, or what `clerk` may; nothing elsewhere."""
         words = ("create", "token", name, "-n", "hidden", "--duration=24h")
         token = self.cluster.kubectl(*words).stdout.strip()
@@ -70,7 +70,7 @@ class Site:
         encoded = config["clusters"][0]["cluster"]["certificate-authority-data"]
         context = ssl.create_default_context(cadata=base64.b64decode(encoded).decode())
         headers = {"Authorization": f"Bearer {token}"}
-        return httpx.Client(
+        return httpx2.Client(
             base_url=self.cluster.url, verify=context, headers=headers, timeout=30, trust_env=False
         )
 

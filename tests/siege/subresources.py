@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 from resource_verbs import NAME, Call, list_calls
 from violations import ViolationLog
 
@@ -62,7 +62,7 @@ class SubresourceAttacker:
     """One who may write a status, and wants to write more."""
 
     def __init__(
-        self, client: httpx.Client, administrator: httpx.Client, violations: ViolationLog
+        self, client: httpx2.Client, administrator: httpx2.Client, violations: ViolationLog
     ) -> None:
         self._client = client
         self._violations = violations
@@ -87,7 +87,7 @@ class SubresourceAttacker:
                 json=body,
                 headers={"content-type": f"application/{form}"},
             )
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             self.answers[0] += 1
             return
         self.answers[answer.status_code] += 1
@@ -99,7 +99,7 @@ class SubresourceAttacker:
             self._violations.report("verb answered", f"{call.method} {path}")
 
 
-def _list_paths(client: httpx.Client) -> Iterator[Call]:
+def _list_paths(client: httpx2.Client) -> Iterator[Call]:
     groups = client.get("/apis").json()["groups"]
     named = [each["groupVersion"] for group in groups for each in group["versions"]]
     for version in ("/api/v1", *(f"/apis/{each}" for each in named)):

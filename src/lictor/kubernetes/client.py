@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from enum import StrEnum
 
-import httpx
+import httpx2
 import msgspec
 import orjson
 from msgspec.structs import replace
@@ -95,7 +95,7 @@ class Client:
                 continue
             return _read_answer(response)
 
-    def _heed(self, response: httpx.Response | ClientResponse) -> None:
+    def _heed(self, response: httpx2.Response | ClientResponse) -> None:
         wait = _read_retry_after(response) or 1.0
         self._quiet_until = max(self._quiet_until, time.monotonic() + wait)
 
@@ -259,7 +259,7 @@ class Client:
         return {"fieldManager": self.field_manager}
 
 
-async def _read_lines(response: httpx.Response) -> AsyncIterator[bytes]:
+async def _read_lines(response: httpx2.Response) -> AsyncIterator[bytes]:
     rest = b""
     async for chunk in response.aiter_bytes():
         *lines, rest = (rest + chunk).split(b"\n")
@@ -297,7 +297,7 @@ def _expect_object(answer: Json) -> JsonObject:
     raise ApiError("the API server's response is not an object")
 
 
-def _read_answer(response: httpx.Response | ClientResponse) -> Json:
+def _read_answer(response: httpx2.Response | ClientResponse) -> Json:
     try:
         answer = orjson.loads(response.content) if response.content else None
     except orjson.JSONDecodeError:
@@ -325,7 +325,7 @@ def _build_error(answer: Json, status: int) -> ApiError:
     return error
 
 
-def _read_retry_after(response: httpx.Response | ClientResponse) -> float | None:
+def _read_retry_after(response: httpx2.Response | ClientResponse) -> float | None:
     try:
         return float(response.headers["retry-after"])
     except (KeyError, ValueError):
@@ -353,6 +353,6 @@ class _MetadataConnection(ApiConnection):
 
     async def send(
         self, outgoing: ApiRequest, *, renew: bool = False
-    ) -> httpx.Response | ClientResponse:
+    ) -> httpx2.Response | ClientResponse:
         asked = replace(outgoing, accept=outgoing.accept or f"{_LIST},application/json")
         return await super().send(asked, renew=renew)

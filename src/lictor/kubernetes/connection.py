@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from typing import TypeAlias, TypeVar
 from urllib.parse import quote
 
-import httpcore
-import httpx
+import httpcore2
+import httpx2
 import msgspec
 
 from lictor.core.errors import UnknownHostError, UnreachableError, describe_os_error
@@ -95,7 +95,7 @@ class ApiConnection:
 
     async def send(
         self, outgoing: ApiRequest, *, renew: bool = False
-    ) -> httpx.Response | ClientResponse:
+    ) -> httpx2.Response | ClientResponse:
         """Send a request and read the response, of any status; UnreachableError without one."""
         _check_path(outgoing.path)
         headers = await self._prepare(renew=renew)
@@ -106,17 +106,17 @@ class ApiConnection:
         try:
             try:
                 return await self._send_once(outgoing, headers)
-            except (httpx.RemoteProtocolError, httpx.ReadError, ConnectionError):
+            except (httpx2.RemoteProtocolError, httpx2.ReadError, ConnectionError):
                 # The server may close an idle connection just when it is reused.
                 if outgoing.method != "GET":
                     raise
                 return await self._send_once(outgoing, headers)
-        except (httpx.HTTPError, OSError) as error:
+        except (httpx2.HTTPError, OSError) as error:
             raise _unreachable(f"{outgoing.method} {outgoing.path}", error) from error
 
     async def _send_once(
         self, outgoing: ApiRequest, headers: Headers
-    ) -> httpx.Response | ClientResponse:
+    ) -> httpx2.Response | ClientResponse:
         if self._wire is not None:
             return await self._wire.send(
                 outgoing.method,
@@ -139,7 +139,7 @@ class ApiConnection:
     @asynccontextmanager
     async def stream(
         self, path: str, params: Params, read_timeout: float
-    ) -> AsyncIterator[httpx.Response]:
+    ) -> AsyncIterator[httpx2.Response]:
         """A GET with a streamed response."""
         _check_path(path)
         headers = await self._prepare()
@@ -149,11 +149,11 @@ class ApiConnection:
                 path,
                 params=params,
                 headers=headers,
-                timeout=httpx.Timeout(TIMEOUT, read=read_timeout),
+                timeout=httpx2.Timeout(TIMEOUT, read=read_timeout),
                 extensions=self._extensions,
             ) as response:
                 yield response
-        except (httpx.HTTPError, OSError) as error:
+        except (httpx2.HTTPError, OSError) as error:
             raise _unreachable(f"watch of {path}", error) from error
 
     async def _prepare(self, *, renew: bool = False) -> Headers:
@@ -228,10 +228,10 @@ def _refuse_password() -> str:
 
 def _build_http(
     config: ClusterConfig, context: ssl.SSLContext, connections: int | None
-) -> httpx.AsyncClient:
-    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+) -> httpx2.AsyncClient:
+    limits = httpx2.Limits(max_connections=connections, max_keepalive_connections=connections)
     transport = build_transport(context, limits, config.proxy or None)
-    return httpx.AsyncClient(
+    return httpx2.AsyncClient(
         base_url=config.server,
         transport=transport,
         trust_env=False,
@@ -242,28 +242,28 @@ def _build_http(
 
 def build_transport(
     context: ssl.SSLContext,
-    limits: httpx.Limits,
-    proxy: httpx.Proxy | str | None = None,
+    limits: httpx2.Limits,
+    proxy: httpx2.Proxy | str | None = None,
     blocked: tuple[str, ...] = METADATA,
-) -> httpx.AsyncHTTPTransport:
-    """An httpx transport that connects, also to its proxy, through `http.addresses`."""
-    transport = httpx.AsyncHTTPTransport(
+) -> httpx2.AsyncHTTPTransport:
+    """An httpx2 transport that connects, also to its proxy, through `http.addresses`."""
+    transport = httpx2.AsyncHTTPTransport(
         verify=context,
         trust_env=False,
         limits=limits,
         proxy=proxy,
         socket_options=list_socket_options(),
     )
-    # httpx has no argument for this; the tests fail if it moves.
+    # httpx2 has no argument for this; the tests fail if it moves.
     pool = transport._pool  # noqa: SLF001
     pool._network_backend = _CheckedBackend(pool._network_backend, blocked)  # noqa: SLF001
     return transport
 
 
-class _CheckedBackend(httpcore.AsyncNetworkBackend):
+class _CheckedBackend(httpcore2.AsyncNetworkBackend):
     """Connects to checked addresses, and resolves no name a second time."""
 
-    def __init__(self, inner: httpcore.AsyncNetworkBackend, blocked: tuple[str, ...]) -> None:
+    def __init__(self, inner: httpcore2.AsyncNetworkBackend, blocked: tuple[str, ...]) -> None:
         self._inner = inner
         self._blocked = blocked
 
@@ -271,23 +271,23 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109  (httpcore's signature)
+        timeout: float | None = None,  # noqa: ASYNC109  (httpcore2's signature)
         local_address: str | None = None,
         socket_options: Json = None,
-    ) -> httpcore.AsyncNetworkStream:
+    ) -> httpcore2.AsyncNetworkStream:
         failure: Exception | None = None
         try:
             addresses = await find_addresses(host, port, self._blocked)
         except UnknownHostError as error:
-            raise httpcore.ConnectError(str(error)) from error
+            raise httpcore2.ConnectError(str(error)) from error
         for address in addresses:
             try:
                 return await self._inner.connect_tcp(
                     address, port, timeout, local_address, socket_options
                 )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
-        raise failure or httpcore.ConnectError(f"no address of {host}")
+        raise failure or httpcore2.ConnectError(f"no address of {host}")
 
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)

@@ -12,7 +12,7 @@ from lictor.kubernetes.settings import LOG_LEVELS, Settings, SettingsWatch
 log = logging.getLogger(__name__)
 
 # Libraries that log each request: only at the most verbose level.
-_CHATTY: Final = ("httpx", "httpcore", "asyncio", "hpack")
+_CHATTY: Final = ("httpx2", "httpcore2", "asyncio", "hpack")
 _EVERYTHING: Final = "trace"
 _DEBUG_FROM: Final = 4
 _EVERYTHING_FROM: Final = 8

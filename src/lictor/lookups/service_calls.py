@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urljoin
 
-import httpx
+import httpx2
 import msgspec
 import orjson
 
@@ -78,7 +78,7 @@ class _Step(msgspec.Struct, frozen=True):
     """One request of a call: the first, or that of a redirect."""
 
     method: str
-    url: httpx.URL
+    url: httpx2.URL
     headers: Mapping[str, str]
     content: bytes | None
 
@@ -92,7 +92,7 @@ class ServiceCaller:
         self._allowed = limits.allowed
         self._most_bytes = most_bytes
         self._seconds = seconds
-        self._clients: OrderedDict[_ClientKey, httpx.AsyncClient] = OrderedDict()
+        self._clients: OrderedDict[_ClientKey, httpx2.AsyncClient] = OrderedDict()
 
     async def close(self) -> None:
         for client in self._clients.values():
@@ -127,11 +127,11 @@ class ServiceCaller:
             ) from None
         except LookupFailedError:
             raise
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise LookupFailedError(f"{type(error).__name__} {error}".strip()) from error
         raise LookupFailedError(f"stopped after {_MOST_REDIRECTS} redirects")
 
-    async def _take(self, step: _Step, call: ApiCall) -> tuple[int, str, bytes, httpx.URL | None]:
+    async def _take(self, step: _Step, call: ApiCall) -> tuple[int, str, bytes, httpx2.URL | None]:
         blocked, proxy = self._list_blocked(step.url, call), self._find_proxy(step.url, call)
         if call.guarded:
             self._check_text(step.url, self._blocked)
@@ -148,7 +148,7 @@ class ServiceCaller:
         finally:
             await response.aclose()
 
-    def _check_text(self, url: httpx.URL, blocked: tuple[str, ...]) -> None:
+    def _check_text(self, url: httpx2.URL, blocked: tuple[str, ...]) -> None:
         """Reject a URL that the limits do not allow, before its name is resolved."""
         try:
             check_url(str(url), blocked, self._allowed)
@@ -158,13 +158,13 @@ class ServiceCaller:
             # Servers decode `%2e%2e` inside an allowed path, and leave the path.
             raise LookupFailedError(f'URL "{url}" is not permitted: no matching allowlist entry')
 
-    def _list_blocked(self, url: httpx.URL, call: ApiCall) -> tuple[str, ...]:
+    def _list_blocked(self, url: httpx2.URL, call: ApiCall) -> tuple[str, ...]:
         if call.guarded:
             return METADATA + self._blocked
         is_open = call.is_chosen_by_object and not self._is_allowed(url)
         return METADATA + INSIDE if is_open else METADATA
 
-    def _is_allowed(self, url: httpx.URL) -> bool:
+    def _is_allowed(self, url: httpx2.URL) -> bool:
         """Whether an administrator named it."""
         try:
             self._check_text(url, ())
@@ -172,7 +172,7 @@ class ServiceCaller:
             return False
         return bool(self._allowed)
 
-    def _find_proxy(self, url: httpx.URL, call: ApiCall) -> Proxy | None:
+    def _find_proxy(self, url: httpx2.URL, call: ApiCall) -> Proxy | None:
         # A proxy resolves names itself: only an administrator's calls may use one.
         if call.guarded or call.is_chosen_by_object:
             return None
@@ -180,7 +180,7 @@ class ServiceCaller:
         port = url.port or (443 if is_secure else 80)
         return ProxyChoice(os.environ).find(url.host, port, is_secure=is_secure)
 
-    async def _read(self, response: httpx.Response) -> bytes:
+    async def _read(self, response: httpx2.Response) -> bytes:
         parts: list[bytes] = []
         size = 0
         async for part in response.aiter_bytes():
@@ -193,7 +193,7 @@ class ServiceCaller:
             parts.append(part)
         return b"".join(parts)
 
-    def _client(self, key: _ClientKey) -> httpx.AsyncClient:
+    def _client(self, key: _ClientKey) -> httpx2.AsyncClient:
         found = self._clients.get(key)
         if found is None:
             if len(self._clients) >= _MOST_BUNDLES:
@@ -206,7 +206,7 @@ class ServiceCaller:
 
 def _build_client(
     blocked: tuple[str, ...], ca_bundle: str, proxy: Proxy | None
-) -> httpx.AsyncClient:
+) -> httpx2.AsyncClient:
     try:
         context = ssl.create_default_context(cadata=ca_bundle or None)
     except ssl.SSLError as error:
@@ -215,14 +215,14 @@ def _build_client(
     way = None
     if proxy is not None:
         headers = {"proxy-authorization": proxy.authorization} if proxy.authorization else {}
-        way = httpx.Proxy(
-            str(httpx.URL(scheme="http", host=proxy.host, port=proxy.port)), headers=headers
+        way = httpx2.Proxy(
+            str(httpx2.URL(scheme="http", host=proxy.host, port=proxy.port)), headers=headers
         )
-    limits = httpx.Limits(max_connections=64, max_keepalive_connections=16)
-    return httpx.AsyncClient(
+    limits = httpx2.Limits(max_connections=64, max_keepalive_connections=16)
+    return httpx2.AsyncClient(
         transport=build_transport(context, limits, way, blocked),
         trust_env=False,
-        timeout=None,  # noqa: S113  (the whole call has a limit, with all its redirects)
+        timeout=None,
         headers={"user-agent": "lictor"},
     )
 
@@ -231,8 +231,8 @@ def _first_step(call: ApiCall) -> _Step:
     if call.method not in _METHODS:
         raise LookupFailedError(f"invalid request type {call.method}")
     try:
-        url = httpx.URL(call.service_url)
-    except httpx.InvalidURL as error:
+        url = httpx2.URL(call.service_url)
+    except httpx2.InvalidURL as error:
         raise LookupFailedError(f"invalid URL {call.service_url!r}: {error}") from error
     if url.scheme not in ("http", "https") or not url.host:
         raise LookupFailedError(f"unsupported protocol scheme in {call.service_url!r}")
@@ -256,17 +256,17 @@ def _read_scoped_token() -> dict[str, str]:
     return {"authorization": f"Bearer {token}"} if token else {}
 
 
-def _find_target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
+def _find_target(url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
     location = response.headers.get("location")
     if response.status_code not in _REDIRECTS or not location:
         return None
-    target = httpx.URL(urljoin(str(url), location))
+    target = httpx2.URL(urljoin(str(url), location))
     if target.scheme not in ("http", "https"):
         raise LookupFailedError(f"a redirect to {target.scheme!r} is not followed")
     return target
 
 
-def _next_step(step: _Step, status: int, target: httpx.URL) -> _Step:
+def _next_step(step: _Step, status: int, target: httpx2.URL) -> _Step:
     headers = dict(step.headers)
     if (target.host, target.port, target.scheme) != (step.url.host, step.url.port, step.url.scheme):
         for secret in ("authorization", "cookie", "proxy-authorization"):

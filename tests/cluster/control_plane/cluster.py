@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import httpx
+import httpx2
 from control_plane.process import Process
 
 
@@ -35,7 +35,7 @@ class Cluster(Protocol):
     ) -> "subprocess.CompletedProcess[str]":
         """Run kubectl as the administrator."""
 
-    def connect(self) -> httpx.Client:
+    def connect(self) -> httpx2.Client:
         """A client of the API with the administrator's rights; the caller closes it."""
 
     def kubeconfig_for(self, namespace: str, service_account: str) -> Path:

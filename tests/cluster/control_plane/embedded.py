@@ -5,7 +5,7 @@ import sys
 from base64 import b64decode
 from pathlib import Path
 
-import httpx
+import httpx2
 import yaml
 from control_plane.credentials import Pair, write_kubeconfig
 from control_plane.local import API_SERVER, LocalCluster
@@ -44,11 +44,11 @@ class EmbeddedCluster(LocalCluster):
         self._read_kubeconfig()
         self._wait(self._is_ready, "the API server")
 
-    def connect(self) -> httpx.Client:
+    def connect(self) -> httpx2.Client:
         """A client with the administrator's rights; the caller closes it."""
         context = ssl.create_default_context(cafile=self._authority)
         context.load_cert_chain(self._admin.certificate, self._admin.key)
-        return httpx.Client(base_url=self.url, verify=context, timeout=30, trust_env=False)
+        return httpx2.Client(base_url=self.url, verify=context, timeout=30, trust_env=False)
 
     def _read_kubeconfig(self) -> None:
         config = yaml.safe_load(self._made.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
+import httpx2
 from control_plane.cluster import Cluster
 from control_plane.manifests import Object, apply_objects, print_manifests
 from control_plane.process import Process
@@ -124,12 +124,12 @@ class Installation:
         """Return when the replica says that it is ready. Raises NotReadyError."""
         url = f"https://{self.cluster.address}:{replica.port}{_READY}"
         deadline = time.monotonic() + seconds
-        with httpx.Client(verify=False, timeout=2, trust_env=False) as client:
+        with httpx2.Client(verify=False, timeout=2, trust_env=False) as client:
             while time.monotonic() < deadline and replica.process.is_running():
                 try:
                     if client.get(url).status_code == 200:
                         return
-                except httpx.HTTPError:
+                except httpx2.HTTPError:
                     pass
                 time.sleep(0.1)
         state = "is not ready" if replica.process.is_running() else "ended"

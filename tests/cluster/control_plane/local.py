@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-import httpx
+import httpx2
 from control_plane.cluster import run_kubectl
 from control_plane.credentials import Pair
 from control_plane.network import Network, make_folder, make_network
@@ -92,7 +92,7 @@ class LocalCluster:
         self._network.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def connect(self) -> httpx.Client:
+    def connect(self) -> httpx2.Client:
         """A client with the administrator's rights; the caller closes it."""
         raise NotImplementedError
 
@@ -171,7 +171,7 @@ class LocalCluster:
             try:
                 if is_there():
                     return
-            except httpx.HTTPError:
+            except httpx2.HTTPError:
                 pass
             time.sleep(0.1)
         raise TimeoutError(f"{what} is not there after {_PATIENCE:.0f} s")

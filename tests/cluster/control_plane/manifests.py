@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-import httpx
+import httpx2
 from control_plane.cluster import Cluster
 
 Object = dict[str, Any]
@@ -51,7 +51,7 @@ def _rank(kind: str) -> int:
     return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 
 
-def _discover(client: httpx.Client, version: str) -> dict[str, Object]:
+def _discover(client: httpx2.Client, version: str) -> dict[str, Object]:
     answer = client.get(_root(version))
     answer.raise_for_status()
     return {each["kind"]: each for each in answer.json()["resources"] if "/" not in each["name"]}
@@ -61,7 +61,7 @@ def _root(version: str) -> str:
     return f"/apis/{version}" if "/" in version else f"/api/{version}"
 
 
-def _apply(client: httpx.Client, resource: Object, body: Object) -> None:
+def _apply(client: httpx2.Client, resource: Object, body: Object) -> None:
     metadata = body["metadata"]
     inside = f"/namespaces/{metadata.get('namespace', 'default')}" if resource["namespaced"] else ""
     path = f"{_root(body['apiVersion'])}{inside}/{resource['name']}/{metadata['name']}"

@@ -3,7 +3,7 @@
 import ssl
 from pathlib import Path
 
-import httpx
+import httpx2
 from control_plane.credentials import (
     ADMIN,
     CONTROLLER_MANAGER,
@@ -129,8 +129,8 @@ class ControlPlane(LocalCluster):
             "--kube-api-burst=500",
         )
 
-    def connect(self) -> httpx.Client:
+    def connect(self) -> httpx2.Client:
         """A client with the administrator's rights; the caller closes it."""
         context = ssl.create_default_context(cafile=self._authority.pair.certificate)
         context.load_cert_chain(self._admin.certificate, self._admin.key)
-        return httpx.Client(base_url=self.url, verify=context, timeout=30, trust_env=False)
+        return httpx2.Client(base_url=self.url, verify=context, timeout=30, trust_env=False)

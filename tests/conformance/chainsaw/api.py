@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 Object = dict[str, Any]
 _BUSY = (429, 503)
@@ -65,7 +65,7 @@ def key_of(body: Object) -> Key:
 class Api:
     """Reads and writes objects of any kind; safe to share between threads."""
 
-    def __init__(self, client: httpx.Client) -> None:
+    def __init__(self, client: httpx2.Client) -> None:
         self._client = client
         self._known: dict[str, dict[str, Resource]] = {}
         self._lock = threading.Lock()
@@ -153,7 +153,7 @@ class Api:
         for pause in (0.2, 0.5, 1.0, None):
             try:
                 answer = self._client.request(verb, path, content=content, headers=sent)
-            except httpx.HTTPError as error:
+            except httpx2.HTTPError as error:
                 raise ApiError(0, f"{type(error).__name__}: {error}") from error
             if answer.status_code not in _BUSY or "Retry-After" not in answer.headers or not pause:
                 break
@@ -161,7 +161,7 @@ class Api:
         return _read_answer(answer)
 
 
-def _read_answer(answer: httpx.Response) -> Any:
+def _read_answer(answer: httpx2.Response) -> Any:
     try:
         body = answer.json()
     except ValueError:

@@ -367,6 +367,6 @@ def test_no_module_connects_past_the_check() -> None:
 def test_httpx_is_opened_with_our_transport_only() -> None:
     for path in (ROOT / "src" / "lictor").rglob("*.py"):
         text = path.read_text()
-        assert text.count("httpx.AsyncClient(") == text.count("transport="), path
-        assert "httpx.Client(" not in text
-        assert "httpx.get(" not in text
+        assert text.count("httpx2.AsyncClient(") == text.count("transport="), path
+        assert "httpx2.Client(" not in text
+        assert "httpx2.get(" not in text

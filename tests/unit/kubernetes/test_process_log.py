@@ -25,11 +25,11 @@ class FakeSettings:
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    root, chatty = logging.getLogger().level, logging.getLogger("httpx").level
+    root, chatty = logging.getLogger().level, logging.getLogger("httpx2").level
     yield
     set_level("info")
     logging.getLogger().setLevel(root)
-    logging.getLogger("httpx").setLevel(chatty)
+    logging.getLogger("httpx2").setLevel(chatty)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_numbers_of_the_flag(verbosity: int, level: str, number: int, libraries:
     assert choose_level(verbosity) == level
     set_level(level)
     assert logging.getLogger().level == number
-    assert logging.getLogger("httpx").level == libraries
+    assert logging.getLogger("httpx2").level == libraries
     assert read_level() == level
 
 

@@ -67,8 +67,8 @@ def test_the_lock_of_the_documentation_is_hashed() -> None:
 @pytest.mark.parametrize(
     ("taken", "told"),
     [
-        ("httpx", "httpx: wanted by pyproject.toml, not in the lock"),
-        ("httpcore", "httpcore: wanted by httpx, not in the lock"),
+        ("httpx2", "httpx2: wanted by pyproject.toml, not in the lock"),
+        ("httpcore2", "httpcore2: wanted by httpx2, not in the lock"),
         ("iniconfig", "iniconfig: wanted by pytest, not in the lock"),
     ],
 )

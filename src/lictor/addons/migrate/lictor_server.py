@@ -9,7 +9,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import httpx
+import httpx2
 import orjson
 
 from lictor.core.errors import LookupFailedError
@@ -36,7 +36,7 @@ class LictorServer:
         self._arguments = arguments
         self._process: asyncio.subprocess.Process | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._client: httpx.AsyncClient | None = None
+        self._client: httpx2.AsyncClient | None = None
 
     async def start(self) -> None:
         """Return when it knows all policies."""
@@ -72,7 +72,7 @@ class LictorServer:
             try:
                 if self._client and (await self._client.get(_READY)).status_code == 200:
                     return
-            except httpx.HTTPError:
+            except httpx2.HTTPError:
                 pass
             await asyncio.sleep(_PAUSE)
         raise LookupFailedError("lictor's own webhook server did not start: try lictor serve")
@@ -89,7 +89,7 @@ class LictorServer:
             answer = await self._client.post(path, content=orjson.dumps(review), headers=headers)
             answer.raise_for_status()
             response = orjson.loads(answer.content)["response"]
-        except (httpx.HTTPError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        except (httpx2.HTTPError, orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise LookupFailedError(f"no answer to {path}: {error}") from error
         return response
 
@@ -104,7 +104,7 @@ class LictorServer:
             self._folder.cleanup()
 
 
-def _prepare(folder: Path, port: int) -> httpx.AsyncClient:
+def _prepare(folder: Path, port: int) -> httpx2.AsyncClient:
     """Certificate and key in files, and a client that trusts them alone."""
     now = datetime.now(UTC)
     authority = keys.make_authority("compare", Algorithm.ECDSA, now, _LIFETIME)
@@ -113,9 +113,9 @@ def _prepare(folder: Path, port: int) -> httpx.AsyncClient:
     # The folder is ours alone.
     (folder / "Key").write_text(pair.key_pem, encoding="ascii")
     context = ssl.create_default_context(cadata=authority.certificate_pem)
-    return httpx.AsyncClient(
+    return httpx2.AsyncClient(
         base_url=f"https://{_HOST}:{port}",
-        transport=build_transport(context, httpx.Limits()),
+        transport=build_transport(context, httpx2.Limits()),
         timeout=_ANSWER_SECONDS,
         trust_env=False,
     )

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import yaml
 
@@ -300,11 +300,11 @@ def test_names_and_flags_of_kyverno(tmp_path):
             await retry(lambda: client.create(PODS, make_pod("free")))
 
         cluster.ask(work)
-        assert "kyverno_admission_requests_total" in httpx.get(page, trust_env=False).text
+        assert "kyverno_admission_requests_total" in httpx2.get(page, trust_env=False).text
         base, _, key = address.partition("/?key=")
-        assert httpx.get(base, trust_env=False, timeout=30).status_code == 401
+        assert httpx2.get(base, trust_env=False, timeout=30).status_code == 401
         known = {"authorization": f"Bearer {key}"}
-        assert "Overview" in httpx.get(base, headers=known, trust_env=False).text
+        assert "Overview" in httpx2.get(base, headers=known, trust_env=False).text
 
 
 async def retry(ask):

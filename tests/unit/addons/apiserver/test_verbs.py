@@ -1,6 +1,6 @@
 """Is each path answered with exactly the verbs that discovery lists for it?"""
 
-import httpx
+import httpx2
 import yaml
 from embedded_site import CONFIG_MAPS, TOKEN, Site, run_on_site
 from resource_verbs import explain, list_calls
@@ -28,10 +28,10 @@ spec:
 """)
 
 
-def connect(site: Site) -> httpx.AsyncClient:
+def connect(site: Site) -> httpx2.AsyncClient:
     """A client that knows HEAD."""
     headers = {"authorization": f"Bearer {TOKEN}"}
-    return httpx.AsyncClient(base_url=site.server.url, headers=headers, trust_env=False)
+    return httpx2.AsyncClient(base_url=site.server.url, headers=headers, trust_env=False)
 
 
 async def list_versions(site: Site) -> list[str]:

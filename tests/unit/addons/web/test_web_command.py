@@ -7,7 +7,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-import httpx
+import httpx2
 import pytest
 
 from lictor.cli.exit_codes import run
@@ -41,7 +41,7 @@ def test_reports_of_files(tmp_path):
     with web("--report", str(file)) as (process, address):
         base, _, key = address.partition("/?key=")
         assert base.startswith("http://127.0.0.1:")
-        with httpx.Client(base_url=base, trust_env=False) as browser:
+        with httpx2.Client(base_url=base, trust_env=False) as browser:
             assert browser.get("/results.json").status_code == 401
             assert browser.get("/", headers={"host": "evil.example"}).status_code == 421
             answer = browser.get("/results.json", headers={"authorization": f"Bearer {key}"})
