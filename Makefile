@@ -108,7 +108,7 @@ conformance-cluster: setup
 # Every bar, and whether it holds. PEER=program runs Kyverno's command line on the same work. ALL=1 adds what takes minutes: policies that change
 # under load, a file of 1 GB, scans, Ray. ONLY=start,apply,policies,large,admission,changes,scan,fleet chooses. STRICT=1 fails where a bar is missed.
 bench: setup
-	@$(BIN)/python tests/bench/bench.py --shared $(SHARED) $(if $(PEER),--peer $(PEER)) $(if $(ALL),--all) $(if $(ONLY),--only $(ONLY)) \
+	@$(BIN)/python tools/bench/bench.py --shared $(SHARED) $(if $(PEER),--peer $(PEER)) $(if $(ALL),--all) $(if $(ONLY),--only $(ONLY)) \
 	    $(if $(STRICT),--strict)
 
 # What Kubernetes says of its kinds, from Go's modules of one release: see scripts/make_facts.py.
@@ -121,11 +121,11 @@ chart: setup
 	@$(BIN)/python scripts/make_chart_page.py
 
 fuzz: setup
-	@$(BIN)/python tests/fuzz/run_fuzz.py --examples $(or $(EXAMPLES),200000)
+	@$(BIN)/python tools/fuzz/run_fuzz.py --examples $(or $(EXAMPLES),200000)
 
 # Policies as an enemy would write them, against a running lictor: TIME seconds, CLUSTER=embedded or real, SEED=number.
 siege: setup
-	@$(BIN)/python tests/siege/run.py --seconds $(or $(TIME),300) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python tools/siege/run.py --seconds $(or $(TIME),300) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SEED),--seed $(SEED))
 
 # Exit code 3: the database of known holes could not be asked.
 dependencies: setup

@@ -16,7 +16,7 @@ from vulture.core import Item
 
 ROOT = Path(__file__).parents[1]
 LONGEST_NAME = 80
-FOLDERS = ("src", "scripts", "tests")
+FOLDERS = ("src", "scripts", "tests", "tools")
 # What a library or the interpreter calls or reads, by name; each with who does so.
 CALLED = {
     "__getattr__": "Python, for the public API",

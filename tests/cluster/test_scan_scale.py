@@ -1,4 +1,4 @@
-"""The scan at a size that a test can afford; `tests/bench/scan.py` measures the real one."""
+"""The scan at a size that a test can afford; `tools/bench/scan.py` measures the real one."""
 
 import time
 from pathlib import Path

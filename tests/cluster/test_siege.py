@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "siege"))
+sys.path.append(str(Path(__file__).parents[2] / "tools" / "siege"))
 from siege import Siege, besiege, open_cluster
 
 SECONDS = float(os.environ.get("LICTOR_SIEGE_SECONDS", "300"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parents[3] / "tests" / "bench"
+BENCH = Path(__file__).parents[3] / "tools" / "bench"
 sys.path.append(str(BENCH))
 
 from bars import Bar  # noqa: E402

@@ -14,7 +14,7 @@ from test_service import Service, serve
 
 from lictor.core.raw import JsonObject
 
-sys.path.append(str(Path(__file__).parents[2] / "siege"))
+sys.path.append(str(Path(__file__).parents[3] / "tools" / "siege"))
 from waiting import Waiting
 
 SIZE = 600_000

@@ -1,6 +1,6 @@
 """Print every bar of lictor with its figure, whether it holds, and what Kyverno needs.
 
-    python tests/bench/bench.py [--peer PROGRAM] [--all] [--strict] [--only apply,scan]
+    python tools/bench/bench.py [--peer PROGRAM] [--all] [--strict] [--only apply,scan]
 
 CPU seconds are user plus system time of a command and all its processes; memory is that of all its
 processes, where shared pages count once. Machines differ: compare the columns with each other, not

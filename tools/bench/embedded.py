@@ -1,6 +1,6 @@
 """`lictor up`: how soon it is ready, and how it bears many objects and many watches.
 
-    python tests/bench/embedded.py [--objects 5000] [--watches 1000] [--starts 5] [--policies 600]
+    python tools/bench/embedded.py [--objects 5000] [--watches 1000] [--starts 5] [--policies 600]
 
 Pods are created by lictor's own client, with the webhook asked about each. Times are wall-clock,
 beside the CPU seconds of all processes together; memory counts shared pages once (PSS).

@@ -40,7 +40,7 @@ class Failure:
     def __str__(self) -> str:
         return (
             f"--- {self.target}, seed {self.seed}\n{self.parts}\n{self.reason}\n"
-            f"again: python tests/fuzz/run_fuzz.py --again {self.target} {self.seed}"
+            f"again: python tools/fuzz/run_fuzz.py --again {self.target} {self.seed}"
         )
 
 

@@ -1,6 +1,6 @@
 """Signed images: from cold with a slow registry, warm in the webhook, beside a dead registry.
 
-    python tests/bench/images.py [--images 1000] [--latency 50] [--only cold|warm|silent]
+    python tools/bench/images.py [--images 1000] [--latency 50] [--only cold|warm|silent]
 
 A registry of our own runs in a process of its own, takes 50 ms for each call and counts them. It holds
 so many images, each signed with one ECDSA key in the way of cosign. Beside it stands one that takes

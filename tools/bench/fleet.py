@@ -1,7 +1,7 @@
 """`apply --engine ray` beside one machine: the same results, also when a worker dies, and how much faster.
 
-    python tests/bench/fleet.py [--python .venv-ray/bin/python]
-    python tests/bench/fleet.py --snapshots         what docs/guides/fleet.md says that a fleet costs
+    python tools/bench/fleet.py [--python .venv-ray/bin/python]
+    python tools/bench/fleet.py --snapshots         what docs/guides/fleet.md says that a fleet costs
 
 Ray lives in an environment of its own, which `make test-ray` makes. CPU seconds are those of the
 process that asks and of what it started and waited for: with Ray, without the workers.

@@ -1,6 +1,6 @@
 """Thousands of policies in a cluster: until they are served, memory, and one that changes under load.
 
-    python tests/bench/policy_changes.py [--policies 3000] [--exceptions 10000] [--namespaces 5000]
+    python tools/bench/policy_changes.py [--policies 3000] [--exceptions 10000] [--namespaces 5000]
 
 On the cluster inside lictor. Most policies name a namespace of their own, as those of many teams do;
 18 concern the request that is sent, and so does the one that changes. It is in force when every

@@ -1,8 +1,8 @@
 """The background scan: CPU, memory, what is judged again, how replicas share.
 
-    python tests/bench/scan.py [--pods 10000] [--replicas 2]      on a real control plane
-    python tests/bench/scan.py --cluster embedded                 on the one inside lictor
-    python tests/bench/scan.py --fake 200000                      on a cluster that stores nothing
+    python tools/bench/scan.py [--pods 10000] [--replicas 2]      on a real control plane
+    python tools/bench/scan.py --cluster embedded                 on the one inside lictor
+    python tools/bench/scan.py --fake 200000                      on a cluster that stores nothing
 
 CPU seconds and memory are those of lictor's own processes, from their start to the end of the scan.
 `--rate` is the setting by which lictor spares the API server; how many requests that counted in a
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "cluster"), str(ROOT / "tests" / "unit" / "control")]
+sys.path[:0] = [str(ROOT / "tests" / "cluster"), str(ROOT / "tests" / "unit" / "controllers")]
 
 import bars  # noqa: E402
 import yaml  # noqa: E402

@@ -1,6 +1,6 @@
 """Policies in Wasm over loopback HTTP: CPU for a request, memory with 50 policies, start with 50 modules.
 
-    python tests/bench/wasm.py [--requests 2000] [--only requests|many]
+    python tools/bench/wasm.py [--requests 2000] [--only requests|many]
 
 A policy server with two processes, log level error; four clients that keep their connections ask for a
 rejected review each. CPU is that of all processes of the server (user and system), memory the sum of their
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path += [str(HERE.parent / "conformance"), str(HERE.parent / "wasm")]
+sys.path += [str(HERE.parents[1] / "tests" / name) for name in ("conformance", "wasm")]
 
 import yaml  # noqa: E402
 from kubewarden_guests import CORPUS, Guests, annotate, build_guests, describe  # noqa: E402

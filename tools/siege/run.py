@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "cluster"))
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "cluster"))
 
 from siege import besiege
 

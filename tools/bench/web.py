@@ -1,6 +1,6 @@
 """The page's index on a live API server: memory, CPU of reading and of the first view, lag.
 
-    python tests/bench/web.py [--results 100000] [--namespaces 300] [--each 10] [--files]
+    python tools/bench/web.py [--results 100000] [--namespaces 300] [--each 10] [--files]
 
 An API server (the one inside lictor) runs in a process of its own and is filled with reports; then
 another process follows it as `lictor web` does, and measures itself: CPU seconds, and memory of
