@@ -12,8 +12,8 @@ import yaml
 
 from lictor.cli.exit_codes import run
 from lictor.cli.main import COMMANDS, cli
-from lictor.core.lang.cel.environment import kubernetes_environment, make_activation
-from lictor.core.lang.cel.expression import compile_expression
+from lictor.core.lang.cel.expression import compile_expression, make_activation
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

@@ -19,7 +19,7 @@ from lictor.core.errors import (
 )
 from lictor.core.lang.cel.expression import compile_expression
 from lictor.core.lang.cel.kubernetes import Version, build_kubernetes
-from lictor.core.lang.cel.kyverno import build_kyverno
+from lictor.core.lang.cel.kyverno import kyverno_environment
 from lictor.core.lang.cel.library.conversions import format_timestamp
 from lictor.core.lang.cel.library.plain import admit
 from lictor.core.lang.cel.library.structs import ObjectValue, to_json
@@ -112,7 +112,7 @@ def find_environment(name: str, release: str = "", *, has_patches: bool = False)
     except (ValueError, KeyError):
         raise UsageError(f"no release of {name}: {release}") from None
     if name == "kyverno":
-        return build_kyverno(version=version)
+        return kyverno_environment(version=version)
     return build_kubernetes(version, has_patches=has_patches, binary=version)
 
 

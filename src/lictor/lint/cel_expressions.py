@@ -13,12 +13,12 @@ from lictor.core.lang.cel.expression import (
     compile_expression,
     declare_variable,
 )
-from lictor.core.lang.cel.inspection import ExpressionIssue, FormSource, inspect_expression
 from lictor.core.lang.cel.lexer import CelToken, read_tokens
 from lictor.core.lang.cel.program import Environment
 from lictor.core.load.fields import suggest
 from lictor.core.model.finding import Finding, TextOffset
 from lictor.lint.catalog import flag
+from lictor.lint.cel_inspection import ExpressionIssue, FormSource, inspect_expression
 from lictor.lint.field import Field
 from lictor.lint.schema_values import list_near
 

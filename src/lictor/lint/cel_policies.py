@@ -223,11 +223,8 @@ def check_cel_fields(fields: Iterable[CelField], context: "ExpressionContext") -
 
 def choose_environment(policy: Field, kind: PolicyKind) -> "Environment":
     """What the expressions of a kind may use."""
-    from lictor.core.lang.cel.environment import (
-        authorization_environment,
-        kubernetes_environment,
-        kyverno_environment,
-    )
+    from lictor.core.lang.cel.kubernetes import kubernetes_environment
+    from lictor.core.lang.cel.kyverno import authorization_environment, kyverno_environment
 
     spec = policy["spec"]
     if kind.is_native:
@@ -258,7 +255,7 @@ def _check_image_references(spec: Field) -> Iterator[Finding]:
     references = [each["expression"] for each in spec["matchImageReferences"].each()]
     if not any(references):
         return
-    from lictor.core.lang.cel.environment import image_environment
+    from lictor.core.lang.cel.kyverno import image_environment
     from lictor.lint.cel_expressions import ExpressionContext
 
     context = ExpressionContext(image_environment())
@@ -270,7 +267,7 @@ def check_rule_cel(rule: Field, schemas: KnownSchemas) -> Iterator[Finding]:
     cel, conditions = rule["validate"]["cel"], rule["celPreconditions"]
     if not cel and not conditions:
         return
-    from lictor.core.lang.cel.environment import kubernetes_environment
+    from lictor.core.lang.cel.kubernetes import kubernetes_environment
     from lictor.lint.cel_expressions import ExpressionContext, check_unused
 
     has_params = bool(cel["paramKind"]) and bool(cel["paramRef"])
@@ -294,7 +291,7 @@ def check_webhook_conditions(policy: Field) -> Iterator[Finding]:
     conditions = policy["spec"]["webhookConfiguration"]["matchConditions"]
     if conditions.is_empty:
         return
-    from lictor.core.lang.cel.environment import kubernetes_environment
+    from lictor.core.lang.cel.kubernetes import kubernetes_environment
     from lictor.lint.cel_expressions import ExpressionContext
 
     context = ExpressionContext(kubernetes_environment(has_params=False))

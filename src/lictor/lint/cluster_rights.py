@@ -195,8 +195,8 @@ def _find_read(
     node: "CelNode", at: Field, verbs: tuple[str, ...], names: ResourceNames
 ) -> Iterator[NeededRights]:
     """`resource.Get("v1", "secrets", ...)` and the same with List."""
-    from lictor.core.lang.cel.inspection import read_text
     from lictor.core.lang.cel.syntax import Call, Ident
+    from lictor.lint.cel_inspection import read_text
 
     if not isinstance(node, Call) or node.function.lower() not in ("get", "list"):
         return
@@ -211,7 +211,7 @@ def _find_read(
 
 def _name_made(node: "MapNode") -> str:
     """`policy/v1/PodDisruptionBudget` of a literal object; empty for others."""
-    from lictor.core.lang.cel.inspection import read_entries, read_text
+    from lictor.lint.cel_inspection import read_entries, read_text
 
     found = read_entries(node)
     version, kind = read_text(found.get("apiVersion")), read_text(found.get("kind"))

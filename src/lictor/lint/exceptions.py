@@ -74,7 +74,7 @@ def lint_cel_exception(body: Json, known: KnownPolicies) -> list[Finding]:
     for ref in spec["policyRefs"].each():
         findings += _check_policy_ref(ref, known)
     if not spec["matchConditions"].is_empty:
-        from lictor.core.lang.cel.environment import kyverno_environment
+        from lictor.core.lang.cel.kyverno import kyverno_environment
         from lictor.lint.cel_expressions import ExpressionContext
 
         findings += check_cel_fields(

@@ -8,8 +8,8 @@ from lictor.controllers.webhook_configuration.match_conditions import (
     build_exemptions,
     list_named,
 )
-from lictor.core.lang.cel.environment import kubernetes_environment
 from lictor.core.lang.cel.expression import compile_expression
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
 
 ENVIRONMENT = kubernetes_environment(has_params=False)
 EVERYTHING = [resource_rule("*/*", group="*", scope="*")]

@@ -7,11 +7,11 @@ from lictor.addons.editor.word_help import WordHelp, WordKind, list_patch_fields
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.facts.schemas import Form
 from lictor.core.lang.cel.expression import compile_expression
-from lictor.core.lang.cel.inspection import inspect_expression
 from lictor.core.lang.cel.lexer import CelToken, read_tokens
 from lictor.core.lang.cel.program import NamedOverload
 from lictor.core.lang.cel.types import CelType
 from lictor.lint.cel_expressions import ExpressionContext
+from lictor.lint.cel_inspection import inspect_expression
 
 _LAST_WORD = re.compile(r"(?<!\w)\w*$")
 _LOOPS = frozenset({"all", "exists", "exists_one", "filter", "map", "sortBy"})

@@ -25,7 +25,8 @@ from lictor.addons.editor.workspace_files import WorkspaceFiles
 from lictor.cli.inputs.records import FILE_RECORDS
 from lictor.core.facts.resource_names import ResourceNames
 from lictor.core.families.registry import registry
-from lictor.core.lang.cel.environment import image_environment, kubernetes_environment
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
+from lictor.core.lang.cel.kyverno import image_environment
 from lictor.core.model import matching, signatures
 from lictor.core.model.finding import FieldPath
 from lictor.core.model.policy import Policy

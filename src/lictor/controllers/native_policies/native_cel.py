@@ -19,7 +19,7 @@ from lictor.core.families.admission_policy import VALIDATING_KIND
 from lictor.core.families.family import expect_record
 from lictor.core.families.kyverno_cel.autogen import list_template_paths
 from lictor.core.families.kyverno_cel.records import MutatingPolicy, ValidatingPolicy
-from lictor.core.lang.cel.environment import kubernetes_environment
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
 from lictor.core.model.cel_policy import CelException
 from lictor.core.model.matching import MatchCondition
 from lictor.core.model.metadata import PolicyRecord

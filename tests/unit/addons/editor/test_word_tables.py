@@ -9,13 +9,10 @@ from lictor.addons.editor.word_help import find_field_note, load_field_notes, lo
 from lictor.cli.inputs.records import FILE_RECORDS
 from lictor.core.families.registry import registry
 from lictor.core.lang.cel import kubernetes
-from lictor.core.lang.cel.environment import (
-    authorization_environment,
-    kubernetes_environment,
-    kyverno_environment,
-)
 from lictor.core.lang.cel.expression import compile_expression
 from lictor.core.lang.cel.functions import Overload
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
+from lictor.core.lang.cel.kyverno import authorization_environment, kyverno_environment
 from lictor.core.lang.cel.library import lists, texts
 from lictor.core.lang.cel.library import math as cel_math
 from lictor.core.lang.condition import OPERATORS

@@ -11,7 +11,7 @@ from lictor.core.evaluate.cel.context import CelContext
 from lictor.core.evaluate.cel.expressions import ExpressionCompiler
 from lictor.core.families.admission_policy.bindings import select_bound
 from lictor.core.families.admission_policy.records import AdmissionPolicy, Binding
-from lictor.core.lang.cel.environment import kubernetes_environment
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
 from lictor.core.lang.label_selector import MapTest
 from lictor.core.match.metadata import compile_selector
 from lictor.core.model.policy import ParamKind, ParamRef

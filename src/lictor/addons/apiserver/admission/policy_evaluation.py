@@ -43,7 +43,7 @@ from lictor.core.families.admission_policy.records import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
-from lictor.core.lang.cel.environment import Activation
+from lictor.core.lang.cel.expression import Activation
 from lictor.core.model.program import Case
 from lictor.core.model.request import Caller, Request
 from lictor.core.ports import Lookups

@@ -246,7 +246,8 @@ def compile_conditions(
     # The CEL engine is slow to load, and most webhooks have no conditions.
     from lictor.core.evaluate.cel.context import bind_host_functions
     from lictor.core.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
-    from lictor.core.lang.cel.environment import kubernetes_environment, make_activation
+    from lictor.core.lang.cel.expression import make_activation
+    from lictor.core.lang.cel.kubernetes import kubernetes_environment
 
     records = [
         MatchCondition(read_text(each, "name"), read_text(each, "expression"))

@@ -21,17 +21,14 @@ from lictor.addons.apiserver.json_fields import read_text
 from lictor.addons.apiserver.schemas.schema_validation import ABSENT, find_partners
 from lictor.addons.apiserver.schemas.structural_schema import StructuralSchema
 from lictor.core.errors import EvaluationError, SyntaxFaultError, TooLargeError
-from lictor.core.lang.cel.environment import (
-    Activation,
-    kubernetes_environment,
-    rule_environment,
-)
 from lictor.core.lang.cel.expression import (
     NO_VARIABLES,
+    Activation,
     Expression,
     compile_expression,
     declare_variable,
 )
+from lictor.core.lang.cel.kubernetes import kubernetes_environment, rule_environment
 from lictor.core.lang.cel.lexer import read_tokens
 from lictor.core.lang.cel.library.conversions import parse_timestamp
 from lictor.core.lang.cel.library.plain import admit

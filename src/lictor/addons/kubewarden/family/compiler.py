@@ -275,7 +275,7 @@ def _compile_conditions(record: WasmRecord, context: CompileContext) -> MeetsCon
         return None
     # The engine of that language is heavy, and few policies have conditions.
     from lictor.core.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
-    from lictor.core.lang.cel.environment import kubernetes_environment
+    from lictor.core.lang.cel.kubernetes import kubernetes_environment
 
     around = context.cel
     language = ExpressionCompiler(

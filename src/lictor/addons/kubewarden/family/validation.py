@@ -163,7 +163,7 @@ def _check_conditions(conditions: tuple[Any, ...]) -> Iterator[Finding]:
 def _check_condition(expression: str, path: FieldPath) -> Iterator[Finding]:
     # The engine of that language is heavy, and few policies have conditions.
     from lictor.core.evaluate.cel.expressions import ExpressionCompiler
-    from lictor.core.lang.cel.environment import kubernetes_environment
+    from lictor.core.lang.cel.kubernetes import kubernetes_environment
 
     try:
         ExpressionCompiler(kubernetes_environment(has_params=False)).condition(expression, "")

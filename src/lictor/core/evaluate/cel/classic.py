@@ -20,7 +20,7 @@ from lictor.core.evaluate.cel.validations import (
     require_validations,
 )
 from lictor.core.evaluate.rule_context import RuleContext, RuleOutcome
-from lictor.core.lang.cel.environment import kubernetes_environment
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
 from lictor.core.model.matching import MatchCondition
 from lictor.core.model.policy import Cel, Rule
 from lictor.core.model.program import Case, Check

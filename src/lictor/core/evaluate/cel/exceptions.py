@@ -11,7 +11,7 @@ from lictor.core.evaluate.cel.expressions import (
     Holds,
     compile_match_conditions,
 )
-from lictor.core.lang.cel.environment import Activation
+from lictor.core.lang.cel.expression import Activation
 from lictor.core.model.cel_policy import CelException
 from lictor.core.model.result import Action, ExceptionRef, PolicyRef, Result, RuleType, Status
 from lictor.core.raw import JsonObject

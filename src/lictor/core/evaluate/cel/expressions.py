@@ -9,9 +9,9 @@ from typing import TypeAlias
 import msgspec
 
 from lictor.core.errors import CompileError, EvaluationError, LookupFailedError
-from lictor.core.lang.cel.environment import Activation
 from lictor.core.lang.cel.expression import (
     NO_VARIABLES,
+    Activation,
     Expression,
     Variables,
     compile_expression,

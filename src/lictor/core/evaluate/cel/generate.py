@@ -19,7 +19,7 @@ from lictor.core.evaluate.cel.views import View
 from lictor.core.evaluate.generate import Made, read_source
 from lictor.core.evaluate.namespace_bounds import check_namespace
 from lictor.core.facts.resource_names import ResourceNames
-from lictor.core.lang.cel.environment import Activation
+from lictor.core.lang.cel.expression import Activation
 from lictor.core.model.program import Case
 from lictor.core.model.result import Result, SourceRef, Status
 from lictor.core.raw import Json, JsonObject

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from lictor.core.errors import CompileError, EvaluationError, FunctionError
 from lictor.core.evaluate.cel.expressions import UNDECIDED, Evaluate, ExpressionCompiler
-from lictor.core.lang.cel.environment import Activation
+from lictor.core.lang.cel.expression import Activation
 from lictor.core.lang.cel_template import Parts, Path, TemplateDocument, parse_template
 from lictor.core.lang.json_type import name_cel_type
 from lictor.core.model.cel_policy import GenerationTemplate

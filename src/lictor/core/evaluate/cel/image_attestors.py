@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from lictor.core.errors import CompileError
 from lictor.core.evaluate.cel.expressions import ExpressionCompiler
-from lictor.core.lang.cel.environment import Activation, make_activation
+from lictor.core.lang.cel.expression import Activation, make_activation
 from lictor.core.lang.image_reference import list_named_registries
 from lictor.core.lang.signed_payload import expand_predicate_type
 from lictor.core.model.cel_policy import ImageValidatingSpec

@@ -23,7 +23,8 @@ from lictor.core.evaluate.cel.image_verification import (
 )
 from lictor.core.evaluate.cel.validations import NO_MESSAGE, EvaluateActivation
 from lictor.core.evaluate.cel.views import View
-from lictor.core.lang.cel.environment import Activation, image_environment, make_activation
+from lictor.core.lang.cel.expression import Activation, make_activation
+from lictor.core.lang.cel.kyverno import image_environment
 from lictor.core.lang.image_reference import list_aliases
 from lictor.core.lang.wildcard import compile_wildcard
 from lictor.core.model.image_validation import (

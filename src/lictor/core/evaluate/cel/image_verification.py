@@ -22,7 +22,7 @@ from lictor.core.evaluate.cel.image_attestors import (
     WantedAttestation,
 )
 from lictor.core.evaluate.verify_images.outcome_cache import ImageOutcome, OutcomeCache
-from lictor.core.lang.cel.environment import Activation
+from lictor.core.lang.cel.expression import Activation
 from lictor.core.lang.cel.host import HostFunctions
 from lictor.core.lang.image_reference import parse_image
 from lictor.core.model.result import Status

@@ -21,7 +21,7 @@ from lictor.core.evaluate.cel.params import FindParams
 from lictor.core.evaluate.cel.views import View
 from lictor.core.evaluate.namespace_bounds import check_kind, check_namespace, check_same_object
 from lictor.core.facts.resource_names import ResourceType
-from lictor.core.lang.cel.environment import Activation
+from lictor.core.lang.cel.expression import Activation
 from lictor.core.match.combine import remember, within
 from lictor.core.match.constraints import compile_constraints
 from lictor.core.match.metadata import read_map, read_text

@@ -15,11 +15,11 @@ from lictor.core.evaluate.cel.exceptions import (
 from lictor.core.evaluate.cel.expressions import UNDECIDED, Annotate, Evaluate, Holds
 from lictor.core.evaluate.cel.validations import EvaluateActivation, Ruling
 from lictor.core.evaluate.cel.views import View
-from lictor.core.lang.cel.environment import Activation
-from lictor.core.lang.cel.library.answers import is_allowed, read_answer
+from lictor.core.lang.cel.expression import Activation
+from lictor.core.lang.cel.library.answers import ENVOY_RESPONSE, HTTP_RESPONSE
 from lictor.core.model.program import Case, Check
 from lictor.core.model.result import Action, Result, Status
-from lictor.core.raw import JsonObject
+from lictor.core.raw import Json, JsonObject
 
 
 class AuthorizationCheck(msgspec.Struct, frozen=True):
@@ -136,3 +136,21 @@ def report_errors(evaluate: Check, template: ResultTemplate) -> Check:
             return template.make("evaluation", Status.ERROR, f"failed to load context: {error}")
 
     return check
+
+
+def read_answer(answer: Json) -> JsonObject | None:
+    """The response of a policy without the name of its type; None if it returned no response."""
+    if not isinstance(answer, dict):
+        return None
+    return _object(answer.get(ENVOY_RESPONSE) or answer.get(HTTP_RESPONSE))
+
+
+def is_allowed(answer: JsonObject) -> bool:
+    """Whether a response allows the request."""
+    if "status" in answer:
+        return bool(_object(answer["status"]).get("code", 0) == 0)
+    return "ok" in answer
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}

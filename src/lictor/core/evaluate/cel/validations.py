@@ -19,7 +19,7 @@ from lictor.core.evaluate.cel.expressions import (
 )
 from lictor.core.evaluate.cel.params import FindParams
 from lictor.core.evaluate.cel.views import View
-from lictor.core.lang.cel.environment import Activation
+from lictor.core.lang.cel.expression import Activation
 from lictor.core.model.matching import MatchCondition
 from lictor.core.model.policy import AuditAnnotation, CelExpression, CelVariable
 from lictor.core.model.program import Case

@@ -6,7 +6,7 @@ import msgspec
 
 from lictor.core.errors import NotProvidedError
 from lictor.core.evaluate.admission_request import describe_request, read_metadata_text
-from lictor.core.lang.cel.environment import Activation, make_activation
+from lictor.core.lang.cel.expression import Activation, make_activation
 from lictor.core.lang.cel.library.host import make_authorizer, request_resource
 from lictor.core.model.program import Case
 from lictor.core.model.request import GroupVersionKind, Request

@@ -21,7 +21,7 @@ from lictor.core.families.admission_policy.records import (
     MutatingAdmissionPolicyBinding,
 )
 from lictor.core.families.registry import refer
-from lictor.core.lang.cel.environment import kubernetes_environment
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
 from lictor.core.model.program import Check, CompiledRule, Phase, Program
 from lictor.core.model.result import Action, PolicyRef, RuleType
 

@@ -23,7 +23,7 @@ from lictor.core.families.admission_policy.records import (
     ValidatingAdmissionPolicyBinding,
 )
 from lictor.core.families.registry import refer
-from lictor.core.lang.cel.environment import kubernetes_environment
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
 from lictor.core.match.constraints import compile_constraints, spare_guards
 from lictor.core.model.constraints import MatchResources
 from lictor.core.model.program import Case, Check, CompiledRule, Phase, Program, Select

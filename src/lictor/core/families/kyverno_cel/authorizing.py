@@ -8,13 +8,8 @@ from lictor.core.evaluate.cel.exceptions import ResultTemplate
 from lictor.core.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
 from lictor.core.evaluate.cel.validate import AuthorizationCheck
 from lictor.core.evaluate.cel.views import View
-from lictor.core.lang.cel.environment import authorization_environment
-from lictor.core.lang.cel.library.answers import (
-    ENVOY_RESPONSE,
-    HTTP_RESPONSE,
-    complete_envoy_request,
-    complete_http_request,
-)
+from lictor.core.lang.cel.kyverno import authorization_environment
+from lictor.core.lang.cel.library.answers import ENVOY_RESPONSE, HTTP_RESPONSE
 from lictor.core.model.cel_policy import ValidatingSpec
 from lictor.core.model.program import CompiledRule, Matcher, Phase, Select
 from lictor.core.model.request import GroupVersionKind, Operation, Request
@@ -26,6 +21,10 @@ REQUEST_KINDS = {
     "Envoy": GroupVersionKind("envoy.service.auth.v3", "", "CheckRequest"),
     "HTTP": GroupVersionKind("http", "", "CheckRequest"),
 }
+_HTTP_TEXTS = ("method", "host", "protocol", "scheme", "path", "fragment")
+_ENVOY_TEXTS = (
+    "id", "method", "path", "host", "scheme", "query", "fragment", "protocol", "body",
+)  # fmt: skip
 _RESPONSES = {"Envoy": ENVOY_RESPONSE, "HTTP": HTTP_RESPONSE}
 
 
@@ -79,3 +78,43 @@ def _select_kind(wanted: GroupVersionKind) -> Select:
         return (lambda _: True) if kind == wanted else None
 
     return select
+
+
+def complete_envoy_request(payload: Json) -> JsonObject:
+    """A CheckRequest with the fields that it leaves out; they read as empty, as in any protobuf."""
+    attributes = _object(_object(payload).get("attributes"))
+    request = _object(attributes.get("request"))
+    web = _object(request.get("http"))
+    texts = dict.fromkeys(_ENVOY_TEXTS, "")
+    whole = {"headers": {}, "size": 0, **texts, **_snake(web)}
+    return {
+        **_object(payload),
+        "attributes": {
+            "source": {},
+            "destination": {},
+            "context_extensions": {},
+            "metadata_context": {},
+            **_snake(attributes),
+            "request": {**_snake(request), "http": whole},
+        },
+    }
+
+
+def complete_http_request(payload: Json) -> JsonObject:
+    """A request to a web server with the fields that it leaves out."""
+    attributes = _object(_object(payload).get("attributes"))
+    texts = dict.fromkeys(_HTTP_TEXTS, "")
+    empty = {"header": {}, "query": {}, "contentLength": 0, "body": ""}
+    return {**_object(payload), "attributes": {**empty, **texts, **attributes}}
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _snake(fields: JsonObject) -> JsonObject:
+    """Names of fields as protobuf has them; JSON may have either form."""
+    return {
+        "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name): value
+        for name, value in fields.items()
+    }

@@ -13,7 +13,7 @@ from lictor.core.evaluate.scope import build_scope
 from lictor.core.families.family import DeletionTargets
 from lictor.core.families.kyverno_cel.records import DeletingPolicy
 from lictor.core.families.registry import refer
-from lictor.core.lang.cel.environment import kyverno_environment
+from lictor.core.lang.cel.kyverno import kyverno_environment
 from lictor.core.lang.schedule import compile_schedule
 from lictor.core.model.cel_policy import DeletingSpec
 from lictor.core.model.constraints import MatchResources

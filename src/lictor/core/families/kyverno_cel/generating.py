@@ -22,7 +22,7 @@ from lictor.core.evaluate.cel.generate_template import compile_template
 from lictor.core.families.family import GenerationSettings
 from lictor.core.families.kyverno_cel.records import GeneratingPolicy
 from lictor.core.families.registry import refer
-from lictor.core.lang.cel.environment import kyverno_environment
+from lictor.core.lang.cel.kyverno import kyverno_environment
 from lictor.core.model.cel_policy import GeneratingSpec, Generation
 from lictor.core.model.program import Case, Check, Phase, Program
 from lictor.core.model.result import Action, PolicyRef, Result, RuleType, Status

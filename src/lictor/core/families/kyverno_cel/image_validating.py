@@ -40,7 +40,7 @@ from lictor.core.families.kyverno_cel.autogen import (
 )
 from lictor.core.families.kyverno_cel.records import ImageValidatingPolicy
 from lictor.core.families.registry import refer
-from lictor.core.lang.cel.environment import kyverno_environment
+from lictor.core.lang.cel.kyverno import kyverno_environment
 from lictor.core.lang.watch import watch_nothing
 from lictor.core.model.cel_policy import ImageValidatingSpec
 from lictor.core.model.constraints import MatchResources

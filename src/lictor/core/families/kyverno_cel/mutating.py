@@ -26,7 +26,7 @@ from lictor.core.families.kyverno_cel.autogen import (
 )
 from lictor.core.families.kyverno_cel.records import MutatingPolicy
 from lictor.core.families.registry import refer
-from lictor.core.lang.cel.environment import kyverno_environment
+from lictor.core.lang.cel.kyverno import kyverno_environment
 from lictor.core.model.cel_policy import MutatingSpec
 from lictor.core.model.constraints import MatchResources
 from lictor.core.model.program import Case, Check, CompiledRule, Phase, Program

@@ -22,7 +22,7 @@ from lictor.core.evaluate.cel.views import View, view_payload
 from lictor.core.families.kyverno_cel.autogen import TemplatePath, list_template_paths
 from lictor.core.families.kyverno_cel.records import ValidatingPolicy
 from lictor.core.families.registry import refer
-from lictor.core.lang.cel.environment import kyverno_environment
+from lictor.core.lang.cel.kyverno import kyverno_environment
 from lictor.core.model.cel_policy import ValidatingSpec
 from lictor.core.model.program import Check, CompiledRule, Phase, Program, Select
 from lictor.core.model.result import Action, PolicyRef, RuleType, Status

@@ -1,8 +1,8 @@
 """The Common Expression Language as Kubernetes and Kyverno run it, evaluated over plain JSON.
 
-An environment (`environments`, `kyverno`) compiles a text into a program (`program`):
+An environment (`kubernetes`, `kyverno`) compiles a text into a program (`program`):
 
-    environment = kubernetes_environment((1, 36)).extend({"object": DYN})
+    environment = kubernetes_environment(version=(1, 36))
     program = environment.compile("object.spec.replicas > 3")
     program.evaluate({"object": document}, deadline=clock() + 0.1)
 

@@ -51,7 +51,7 @@ def _word(message: str, environment: Environment) -> str:
 
 
 def _suggest(word: str, environment: Environment) -> str:
-    """A name that is like it; for a method called by itself, the function of a library."""
+    """A similar name; for a method called without a receiver, the function of a library."""
     names = [*environment.variables, *environment.functions, *_MACROS]
     known = [name for name in names if name[0].isalpha() and "@" not in name]
     if word in known:

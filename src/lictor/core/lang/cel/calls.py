@@ -38,7 +38,7 @@ def call_measured(implementation: Implementation, runs: Sequence[Run], cost: Cos
         try:
             amount = cost(args)
         except (TypeError, AttributeError, LookupError):
-            # Arguments of other types; the call itself says so.
+            # Arguments of other types; the call reports them.
             amount = 1
         frame[0].spend(amount)
         return implementation(*args)

@@ -1,7 +1,10 @@
 """Type checking: resolves names and overloads, and reports what cannot be right."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Protocol
+from types import MappingProxyType
+from typing import ClassVar
+
+import msgspec
 
 from lictor.core.lang.cel import types
 from lictor.core.lang.cel.faults import Issue
@@ -33,26 +36,19 @@ from lictor.core.lang.cel.types import (
 from lictor.core.lang.cel.values import TypeValue, UInt
 
 
-class Declarations(Protocol):
-    """What an expression may use: an Environment."""
+class Declarations(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """What an expression may use; the last two are ways in which versions differ.
 
-    @property
-    def functions(self) -> Functions: ...
+    `inner_first`: a macro's variable hides declared ones with dots in their names.
+    `confuses_dots`: `.x` is not found where a macro has a variable x (Kyverno 1.19).
+    """
 
-    @property
-    def variables(self) -> Mapping[str, CelType]: ...
-
-    @property
-    def types(self) -> Mapping[str, CelType]: ...
-
-    @property
-    def structs(self) -> Structs: ...
-
-    @property
-    def inner_first(self) -> bool: ...
-
-    @property
-    def confuses_dots(self) -> bool: ...
+    functions: Functions
+    variables: Mapping[str, CelType] = MappingProxyType({})
+    types: Mapping[str, CelType] = MappingProxyType(types.TYPE_NAMES)
+    structs: Structs = Structs()
+    inner_first: bool = True
+    confuses_dots: bool = False
 
 
 _LITERALS: dict[type, CelType] = {
@@ -175,17 +171,17 @@ class _Checker:
     ) -> CelType:
         target = self._types.substitute(self._check(operand))
         inner, was_optional = _unwrap(target)
+        structs = self._declared.structs
         result = DYN
         if inner.kind == "map":
             result = inner.params[1]
         elif inner.kind == "struct":
-            result = self._declared.structs.find_field(inner.name, field) or self._report(
-                node, f"undefined field '{field}'"
-            )
+            known = structs.find_field(inner.name, field)
+            result = known or self._report(node, f"undefined field '{field}'")
         elif inner.kind == "param":
             self._types.is_assignable(DYN, inner)
-        elif inner.kind == "opaque" and self._declared.structs.find_field(inner.name, field):
-            result = self._declared.structs.find_field(inner.name, field) or DYN
+        elif inner.kind == "opaque" and (found := structs.find_field(inner.name, field)):
+            result = found
         elif inner.kind not in ("dyn", "error"):
             self._report(node, f"type '{inner}' does not support field selection")
         return optional_type(result) if was_optional or is_optional else result
@@ -196,23 +192,19 @@ class _Checker:
         for arg in node.args:
             self._check(arg)
         name = node.function
+        functions = self._declared.functions
         if node.target is None:
-            function = self._declared.functions.get(name.removeprefix("."))
-            if function is None:
-                return self._undeclared(node, name)
-            return self._resolve(node, function)
-        dotted = _dotted_name(node.target)
-        if dotted is not None:
-            function = self._declared.functions.get(f"{dotted}.{name}".removeprefix("."))
-            if function is not None:
+            function = functions.get(name.removeprefix("."))
+        else:
+            # A method of a name with dots, unless a function has that whole name.
+            dotted = _dotted_name(node.target)
+            function = functions.get(f"{dotted}.{name}".removeprefix(".")) if dotted else None
+            if function:
                 node.target = None
-                node.function = function.name
-                return self._resolve(node, function)
-        self._check(node.target)
-        function = self._declared.functions.get(name)
-        if function is None:
-            return self._undeclared(node, name)
-        return self._resolve(node, function)
+            else:
+                self._check(node.target)
+                function = functions.get(name)
+        return self._resolve(node, function) if function else self._undeclared(node, name)
 
     def _resolve(self, node: Call, function: Function) -> CelType:
         node.function = function.name

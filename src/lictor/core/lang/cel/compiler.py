@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 
 from lictor.core.lang.cel import calls, chains
-from lictor.core.lang.cel.calls import Frame, Run
+from lictor.core.lang.cel.calls import Run
 from lictor.core.lang.cel.faults import CelCompileError, CelError, Issue
 from lictor.core.lang.cel.functions import (
     Cost,
@@ -118,7 +118,7 @@ class CelCompiler:
             return calls.constant(node.constant)
         self.cost += 1
         if node.is_local:
-            return self._local(node.name)
+            return chains.load_local(*self._find_local(node.name))
         return chains.load_variable(self._variable(node.name), node.name)
 
     def _variable(self, name: str) -> int:
@@ -127,11 +127,8 @@ class CelCompiler:
             slot = self.variables[name] = self.new_slot()
         return slot
 
-    def _local(self, name: str) -> Run:
-        for known, slot, first in reversed(self._scopes):
-            if known == name:
-                return chains.load_local(slot, first)
-        raise LookupError(name)
+    def _find_local(self, name: str) -> tuple[int, Run | None]:
+        return next((slot, first) for known, slot, first in reversed(self._scopes) if known == name)
 
     def find_slot(self, node: CelNode) -> tuple[int, str | None] | None:
         """The slot that a plain variable is in, and its name if it must be loaded first."""
@@ -139,10 +136,8 @@ class CelCompiler:
             return None
         if not node.is_local:
             return self._variable(node.name), node.name
-        for known, slot, first in reversed(self._scopes):
-            if known == node.name:
-                return (slot, None) if first is None else None
-        return None
+        slot, first = self._find_local(node.name)
+        return (slot, None) if first is None else None
 
     # -- selections
 
@@ -311,31 +306,24 @@ class CelCompiler:
         is_constant, value = read_constant(node)
         if is_constant and not self._is_stepwise:
             return calls.constant(value)
-        pairs = []
-        for entry in node.entries:
-            if entry.key is not None:
-                pairs.append(
-                    (self.compile(entry.key), self.compile(entry.value), entry.is_optional)
-                )
-        return calls.build_map(pairs)
+        return calls.build_map(
+            [
+                (self.compile(entry.key), self.compile(entry.value), entry.is_optional)
+                for entry in node.entries
+                if entry.key is not None
+            ]
+        )
 
     def _struct(self, node: StructNode) -> Run:
         self.cost += 40
         name, make = node.name, self._make_struct
-        fields = [(e.name, self.compile(e.value), e.is_optional) for e in node.entries]
-
-        def run(frame: Frame) -> Value:
-            made: dict[str, Value] = {}
-            for key, compute, optional in fields:
-                value = compute(frame)
-                if optional:
-                    if not calls.check_optional(value).has_value:
-                        continue
-                    value = value.value
-                made[key] = value
-            return make(name, made)
-
-        return run
+        build = calls.build_map(
+            [
+                (calls.constant(entry.name), self.compile(entry.value), entry.is_optional)
+                for entry in node.entries
+            ]
+        )
+        return lambda frame: make(name, build(frame))
 
     def loop_cost(self, macro: str, body: int) -> int:  # noqa: ARG002 - for the subclass
         """What one turn of a loop costs at most."""

@@ -197,7 +197,7 @@ class MeasuringCompiler(CelCompiler):
             return "map"
         return macro
 
-    def loop_cost(self, macro: str, body: int) -> int:  # noqa: ARG002 - counted by itself
+    def loop_cost(self, macro: str, body: int) -> int:  # noqa: ARG002 - counted where it is evaluated
         return _TURNS.get(macro, _OTHER_TURNS)
 
     def invoke(self, node: Call, parts: list[CelNode], runs: list[Run]) -> Run:

@@ -1,6 +1,7 @@
 """Expressions of policies: text in, callable out, with the variables that a policy declares."""
 
 import re
+import time
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -10,25 +11,52 @@ from msgspec.structs import replace
 
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.lang.cel.advice import advise
-from lictor.core.lang.cel.environment import Activation, make_activation
 from lictor.core.lang.cel.faults import CelCompileError, CelError, OutsideError
 from lictor.core.lang.cel.host import NO_HOST_FUNCTIONS, HostFunctions, current_host
-from lictor.core.lang.cel.library.plain import emit
+from lictor.core.lang.cel.library.plain import admit, emit
 from lictor.core.lang.cel.library.structs import Structs
 from lictor.core.lang.cel.program import CelProgram, Environment
-from lictor.core.lang.cel.state import UNSET, State
+from lictor.core.lang.cel.state import CALL_LIMIT, UNSET, State
 from lictor.core.lang.cel.syntax import CelNode
 from lictor.core.lang.cel.types import CelType, struct_type
 from lictor.core.lang.cel.values import Opaque, Value
 from lictor.core.raw import Json
 
 _VARIABLES = "kubernetes.variables"
-# Names through which an expression asks the host, or for a value that is never the same.
+# Names of host functions, and of functions whose value changes.
 _OUTSIDE = re.compile(
     r"(?<![.\w])(?:resource|http|globalContext|image|authorizer|generator|time|random|x509|jwt|jwks)"
     r"\b|verify|ImageData|Payload"
 )
 _USED = re.compile(r"\bvariables\s*\.\s*(?:\?\s*)?(\w+)")
+
+
+class Activation:
+    """Values by variable name, for the expressions of one request.
+
+    `deadline` is when they must have ended, by `time.monotonic`; `variables`, `computed` and
+    `shared` have the variables of policies and the values computed so far.
+    """
+
+    __slots__ = ("computed", "shared", "state", "variables")
+
+    def __init__(self, values: Mapping[str, Value], deadline: float | None = None) -> None:
+        self.state = State(values, CALL_LIMIT, deadline, time.monotonic)
+        self.variables: dict[Variables, _Values] = {}
+        self.shared: dict[int, Value] = {}
+        self.computed: dict[tuple[int, int], dict[int, Value]] = {}
+
+    def keep_variables(self, before: "Activation") -> None:
+        """Take over the variables that were computed, although other values have changed."""
+        self.computed, self.shared = before.computed, before.shared
+
+
+def make_activation(values: Mapping[str, Json], deadline: float | None = None) -> Activation:
+    """`object`, `request`, `params` and so on, as Kubernetes reads JSON."""
+    admitted = {
+        name: value if isinstance(value, Opaque) else admit(value) for name, value in values.items()
+    }
+    return Activation(admitted, deadline)
 
 
 class CompiledVariable(msgspec.Struct, frozen=True, eq=False):
@@ -156,7 +184,7 @@ class Expression:
 
 def _find_values(activation: Activation, variables: Variables, host: HostFunctions) -> _Values:
     """The variables of a policy, which are computed only once for a request."""
-    found: _Values | None = activation.variables.get(variables)
+    found = activation.variables.get(variables)
     if found is None or found.host is not host:
         computed = activation.computed.setdefault((id(variables), id(host)), {})
         found = _Values(variables, host, activation.state, computed, activation.shared)

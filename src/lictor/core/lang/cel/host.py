@@ -1,4 +1,4 @@
-"""What expressions ask of the outside: plain callables, handed in for each evaluation."""
+"""The external functions of expressions: plain callables, passed to each evaluation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -15,7 +15,7 @@ from lictor.core.raw import Json, JsonObject
 
 
 class HttpCall(msgspec.Struct, frozen=True):
-    """One call of `http.get` or `http.post`; its answer is a status code and the decoded JSON."""
+    """One call of `http.get` or `http.post`; it returns a status code and the decoded JSON."""
 
     method: str
     url: str
@@ -25,7 +25,7 @@ class HttpCall(msgspec.Struct, frozen=True):
 
 
 class AuthorizerCheck(msgspec.Struct, frozen=True):
-    """May this user do that? What `authorizer…check(verb)` asks; empty means not given."""
+    """The query of `authorizer…check(verb)`; empty fields are not given."""
 
     verb: str
     path: str = ""
@@ -37,13 +37,13 @@ class AuthorizerCheck(msgspec.Struct, frozen=True):
     service_account: tuple[str, str] | None = None
     field_selector: str = ""
     label_selector: str = ""
-    # Who asks for what is judged; a service account that is named stands in their place.
+    # The user of the request; a service account that is named replaces it.
     user: str = ""
     groups: tuple[str, ...] = ()
 
 
 class AuthorizerDecision(msgspec.Struct, frozen=True):
-    """What the authorizer says: allowed, or not, and why."""
+    """The decision of the authorizer, and its reason."""
 
     allowed: bool
     reason: str = ""
@@ -52,7 +52,7 @@ class AuthorizerDecision(msgspec.Struct, frozen=True):
 
 def _absent(what: str) -> Callable[..., NoReturn]:
     def refuse(*_given: Json) -> NoReturn:
-        raise NotProvidedError(f"there is no {what} to ask")
+        raise NotProvidedError(f"no {what} is available")
 
     return refuse
 
@@ -67,19 +67,19 @@ _no_authorizer = _absent("authorizer")
 
 @dataclass(frozen=True, slots=True)
 class HostFunctions:
-    """The callables. One that has no answer raises LookupFailedError; an unset one does so always.
+    """The callables. One that finds nothing raises LookupFailedError; an unset one always does.
 
-    `get_resource(api_version, resource, namespace, name)` answers None for what does not exist;
-    `list_resources(api_version, resource, namespace, labels)` answers a List object;
-    `post_resource(api_version, resource, namespace, object)` answers what was created;
-    `find_resource(api_version, kind)` answers (group, version, resource);
-    `http(call)` answers (status code, JSON or None); whoever implements it must resolve names and
+    `get_resource(api_version, resource, namespace, name)` returns None for a missing resource;
+    `list_resources(api_version, resource, namespace, labels)` returns a List object;
+    `post_resource(api_version, resource, namespace, object)` returns the created object;
+    `find_resource(api_version, kind)` returns (group, version, resource);
+    `http(call)` returns (status code, JSON or None); its implementation must resolve names and
     refuse those for which `core.lang.networks.find_blocked_network` finds one of `blocked_urls`;
     `verify_signatures(image, attestors)` and `verify_attestations(image, attestation, attestors)`
-    answer how many attestors vouch for it, `attestation_payload(image, attestation)` what it says;
-    `choose(n)` answers a random number below n;
-    `generate(namespace, objects)` takes note of what a policy wants generated;
-    `namespace` is that of a namespaced policy, empty for the others.
+    return how many attestors are verified, `attestation_payload(image, attestation)` its content;
+    `choose(n)` returns a random number below n;
+    `generate(namespace, objects)` records the objects that a policy generates;
+    `namespace` is that of a namespaced policy, empty for others.
     """
 
     get_resource: Callable[[str, str, str, str], JsonObject | None] = _no_cluster
@@ -104,5 +104,5 @@ class HostFunctions:
 
 NO_HOST_FUNCTIONS = HostFunctions()
 
-# Functions get their arguments only; this holds on whose behalf they are called.
+# Functions get their arguments only; this is the host of the evaluation that calls them.
 current_host: ContextVar[HostFunctions] = ContextVar("current_host", default=NO_HOST_FUNCTIONS)

@@ -1,4 +1,8 @@
-"""The environment of Kubernetes, by version."""
+"""The environment of Kubernetes, by version.
+
+A policy for an older release compiles as that release has it:
+`kubernetes_environment(version=(1, 34), binary=(1, 37))`.
+"""
 
 from functools import lru_cache
 
@@ -17,7 +21,7 @@ from lictor.core.lang.cel.library import (
 )
 from lictor.core.lang.cel.parser import Macro, MacroKey
 from lictor.core.lang.cel.program import Environment
-from lictor.core.lang.cel.types import name_types
+from lictor.core.lang.cel.types import DYN, CelType, name_types, opaque_type
 
 Version = tuple[int, int]
 LATEST: Version = (1, 37)
@@ -50,6 +54,11 @@ _MACROS: tuple[tuple[Version, dict[MacroKey, Macro]], ...] = (
 )
 # The language comes with the server's binary: this is the release that brought cel-go 0.29.
 _NEW_LANGUAGE: Version = (1, 36)
+_ADMISSION = dict.fromkeys(("object", "oldObject", "request", "namespaceObject"), DYN)
+_AUTHORIZER: dict[str, CelType] = {
+    "authorizer": opaque_type("kubernetes.authorization.Authorizer"),
+    "authorizer.requestResource": opaque_type("kubernetes.authorization.ResourceCheck"),
+}
 _OLD = (texts.OLD_INDEXES, lists.OLD_RANGE, kubernetes.CHANGING_QUANTITIES)
 
 
@@ -84,10 +93,35 @@ def build_kubernetes(
     return Environment(
         "Kubernetes",
         known,
-        build_functions((*LANGUAGE, *libraries), _OLD if is_old else ()),
+        functions=build_functions((*LANGUAGE, *libraries), _OLD if is_old else ()),
         types=name_types(name for library in libraries for name in library.types),
         structs=structs.PatchStructs() if has_patches else structs.Structs(),
         quoted=not is_old,
         inner_first=not is_old,
         names_variables=True,
     )
+
+
+@lru_cache(maxsize=64)
+def kubernetes_environment(
+    *,
+    has_params: bool = True,
+    has_authorizer: bool = True,
+    has_patches: bool = False,
+    version: Version = LATEST,
+    binary: Version = LATEST,
+    is_kyverno: bool = False,
+) -> Environment:
+    """The environment of Kubernetes' admission policies; parameters as for `build_kubernetes`.
+
+    `is_kyverno`: for expressions in Kyverno's classic policies.
+    """
+    params = {"params": DYN} if has_params else {}
+    base = build_kubernetes(version, has_patches=has_patches, binary=binary, is_kyverno=is_kyverno)
+    return base.extend({**_ADMISSION, **params, **(_AUTHORIZER if has_authorizer else {})})
+
+
+@lru_cache(maxsize=4)
+def rule_environment(version: Version = LATEST, binary: Version = LATEST) -> Environment:
+    """The environment of rules in a custom resource's schema: `self` and `oldSelf`."""
+    return build_kubernetes(version, binary=binary).extend({"self": DYN, "oldSelf": DYN})

@@ -25,6 +25,8 @@ from lictor.core.lang.cel.types import DYN, STRING, CelType, name_types, opaque_
 from lictor.core.lang.cel.values import Opaque
 
 LATEST: Version = (1, 19)
+# The release whose language policies have.
+DEFAULT: Version = (1, 18)
 _KUBERNETES = (
     kubernetes.URLS, kubernetes.REGEX, lists.KUBERNETES_LISTS, host.AUTHORIZATION,
     lists.OPTIONALS, kubernetes.QUANTITIES, texts.STRINGS, lists.SETS, net.IPS, net.CIDRS,
@@ -70,8 +72,8 @@ _MORE: dict[str, tuple[Library, ...]] = {
 
 
 @lru_cache(maxsize=32)
-def build_kyverno(
-    profile: str = "validating", *, is_namespaced: bool = False, version: Version = LATEST
+def kyverno_environment(
+    profile: str = "validating", *, is_namespaced: bool = False, version: Version = DEFAULT
 ) -> Environment:
     """The environment of policies that are validating, mutating, generating, deleting or image."""
     is_old = version < (1, 19)
@@ -89,16 +91,16 @@ def build_kyverno(
 
 
 @lru_cache(maxsize=4)
-def build_image_references(version: Version = LATEST) -> Environment:
-    """That of `matchImageReferences`: only `ref`, the image's text."""
+def image_environment(version: Version = DEFAULT) -> Environment:
+    """The environment of `matchImageReferences`: only `ref`, the reference of the image."""
     known = structs.Structs()
     is_old = version < (1, 19)
     return _build("image reference", _KUBERNETES, {}, {"ref": STRING}, known, is_old=is_old)
 
 
 @lru_cache(maxsize=4)
-def build_authorization(mode: str, version: Version = LATEST) -> Environment:
-    """That of policies on requests to a service: mode `Envoy` or `HTTP`; they see only `object`."""
+def authorization_environment(mode: str, version: Version = DEFAULT) -> Environment:
+    """The environment of policies on requests to a service: mode `Envoy` or `HTTP`."""
     more = answers.ENVOY_ANSWERS if mode == "Envoy" else answers.WEB_ANSWERS
     libraries = (
         *_KUBERNETES, kyverno.DOCUMENTS, kyverno.OTHER_SPELLING, host.IMAGE_DATA, resources.HTTP,
@@ -127,8 +129,8 @@ def _build(
     return Environment(
         name,
         _MACROS if is_old else {**_MACROS, **macros.OR_VALUE},
-        build_functions((*LANGUAGE, *chosen), overrides),
-        {**declared, **variables},
+        functions=build_functions((*LANGUAGE, *chosen), overrides),
+        variables={**declared, **variables},
         types=name_types(each for library in chosen for each in library.types),
         structs=known,
         globals=namespaces,

@@ -21,7 +21,7 @@ from lictor.core.lang.cel.values import (
     type_name,
 )
 
-# Kubernetes has no bound of its own; a list of this size costs more than any budget allows.
+# Kubernetes has no such limit; a list of this size costs more than any budget allows.
 MAX_ITEMS = 1_000_000
 MAX_TEXT = 16 * 1024 * 1024
 
@@ -162,7 +162,7 @@ def contains(element: Value, container: Value) -> bool:
     """`element in container`."""
     kind = type(container)
     if kind is list:
-        return any(_equals(item, element) for item in container)
+        return any(is_equal(item, element) for item in container)
     if kind is dict:
         if type(element) is str:
             return element in container
@@ -170,9 +170,10 @@ def contains(element: Value, container: Value) -> bool:
     raise no_overload("@in")
 
 
-def _equals(item: Value, element: Value) -> bool:
+def is_equal(left: Value, right: Value) -> bool:
+    """Whether two values are equal; values that cannot be compared are not."""
     try:
-        return equal(item, element)
+        return equal(left, right)
     except CelError:
         return False
 
@@ -181,8 +182,6 @@ def size(value: Value) -> int:
     """size(): code points of a text, bytes, elements or entries."""
     if type(value) in (str, list, dict, bytes):
         return len(value)
-    if isinstance(value, Opaque) and hasattr(value, "size"):
-        return int(value.size())
     raise no_overload("size")
 
 
@@ -203,14 +202,13 @@ def find(container: Value, key: Value, *, is_test: bool) -> Value:
         if is_test:
             return _MISSING
         raise CelError(f"index out of bounds: {format_key(key)}")
-    if isinstance(container, Opaque) and hasattr(container, "get_field"):
+    found = _MISSING
+    if isinstance(container, Opaque):
         found = container.get_field(key, _MISSING)
-        if found is _MISSING and not is_test and hasattr(container, "get_default"):
+        if found is _MISSING and not is_test:
             found = container.get_default(key, _MISSING)
-        if found is not _MISSING or is_test:
-            return found
-    elif is_test:
-        return _MISSING
+    if found is not _MISSING or is_test:
+        return found
     raise CelError(f"no such key: {format_key(key)}")
 
 
@@ -253,7 +251,7 @@ def check_key(key: Value) -> Value:
 def follow(
     value: Value, steps: Sequence[tuple[Value, bool]], *, is_test: bool, frame: Value = None
 ) -> Value:
-    """Apply keys one after the other: `a.b[0].?c`; each step says whether it is optional.
+    """Apply keys one after the other, `a.b[0].?c`: a key and whether it is optional for each.
 
     After an optional step, or on an optional value, missing keys give optional.none(), and the
     result is an optional. With `is_test` the last step is the presence test of has(). With a

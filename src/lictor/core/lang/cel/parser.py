@@ -155,7 +155,7 @@ class _Parser:
         return node
 
     def _operators(self) -> CelNode:
-        """Binary operators by precedence, with stacks of their own instead of recursion."""
+        """Binary operators by precedence, with explicit stacks instead of recursion."""
         operands = [self._unary()]
         pending: list[CelLexeme] = []
         chains: set[int] = set()

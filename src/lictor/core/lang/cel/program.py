@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from lictor.core.lang.cel.checker import check_types
+from lictor.core.lang.cel.checker import Declarations, check_types
 from lictor.core.lang.cel.compiler import CelCompiler, Code, Trace
 from lictor.core.lang.cel.cost import COSTS, HEAVY, MeasuringCompiler
 from lictor.core.lang.cel.faults import (
@@ -19,40 +19,30 @@ from lictor.core.lang.cel.faults import (
     CostExceededError,
     Issue,
 )
-from lictor.core.lang.cel.functions import Functions
-from lictor.core.lang.cel.library.structs import Structs
 from lictor.core.lang.cel.parser import Macro, MacroKey, deep_recursion, parse_expression
 from lictor.core.lang.cel.state import CALL_LIMIT, UNSET, State
 from lictor.core.lang.cel.syntax import CelNode
-from lictor.core.lang.cel.types import TYPE_NAMES, CelType
+from lictor.core.lang.cel.types import CelType
 from lictor.core.lang.cel.validators import validate_tree
 from lictor.core.lang.cel.values import Value
 
 _HEAVY = {name: COSTS[name] for name in HEAVY}
 
 
-class Environment(msgspec.Struct, frozen=True, eq=False):
+class Environment(Declarations, frozen=True, eq=False):
     """Macros, functions, types and variables; `extend` declares more variables.
 
     `globals` has the values of variables that belong to the environment itself. The rest are ways
-    in which versions differ: selectors in backquotes, whether a macro's variable hides declared
-    ones with dots in their names, whether lists may be mixed, whether `<` of NaN is false instead
-    of an error, whether `.x` is not found where a macro has a variable x (Kyverno 1.19), whether
-    errors name the policy's variable that they come from (Kubernetes).
+    in which versions differ: selectors in backquotes, whether lists may be mixed, whether `<` of
+    NaN is false instead of an error, whether errors name the policy's variable (Kubernetes).
     """
 
     name: str
     macros: Mapping[MacroKey, Macro]
-    functions: Functions
-    variables: Mapping[str, CelType] = MappingProxyType({})
-    types: Mapping[str, CelType] = MappingProxyType(TYPE_NAMES)
-    structs: Structs = Structs()
     globals: Mapping[str, Any] = MappingProxyType({})
     quoted: bool = True
-    inner_first: bool = True
     allows_mixed: bool = False
     has_nan_order: bool = False
-    confuses_dots: bool = False
     names_variables: bool = False
 
     def extend(self, variables: Mapping[str, CelType]) -> "Environment":

@@ -88,7 +88,7 @@ class StructNode(CelNode):
 
 
 class Fold(CelNode):
-    """A comprehension in its general form; `macro` says which one it comes from.
+    """A comprehension in its general form; `macro` is the name of its macro.
 
     `body` has the parts that the macro's caller wrote: predicate, filter, transform.
     """

@@ -127,7 +127,7 @@ def name_types(names: Iterable[str]) -> dict[str, CelType]:
     return {**TYPE_NAMES, **made}
 
 
-# re: trusted - signatures of our own tables
+# re: trusted - signatures of the library tables
 _WORD = re.compile(r"\s*([\w.@]+|->|[(),])")
 
 

@@ -34,6 +34,17 @@ class Opaque(msgspec.Struct, eq=False):
         """As `==` of CEL; CelError where CEL has no such comparison."""
         return self is other
 
+    def get_field(self, key: Value, missing: Any) -> Value:  # noqa: ARG002 - for subclasses
+        return missing
+
+    def get_default(self, key: Value, missing: Any) -> Value:  # noqa: ARG002 - for subclasses
+        """The value of a field that is not set."""
+        return missing
+
+    @property
+    def is_zero(self) -> bool:
+        return False
+
 
 class StrictOpaque(Opaque):
     """A value of a library; there is no comparison with values of other types."""
@@ -298,5 +309,5 @@ def is_zero(value: Value) -> bool:
     if isinstance(value, Duration):
         return value.nanoseconds == 0
     if isinstance(value, Opaque):
-        return bool(getattr(value, "is_zero", False))
+        return value.is_zero
     return not value

@@ -2,7 +2,7 @@
 
 from lictor.core.lang.cel.faults import CelCompileError, CelError
 from lictor.core.lang.cel.kubernetes import build_kubernetes as kubernetes_environment
-from lictor.core.lang.cel.kyverno import build_kyverno as kyverno_environment
+from lictor.core.lang.cel.kyverno import LATEST, kyverno_environment
 from lictor.core.lang.cel.types import DYN
 
 OBJECT = {
@@ -16,7 +16,7 @@ OBJECT = {
 }
 NAMES = dict.fromkeys(("object", "params"), DYN)
 KUBERNETES = kubernetes_environment().extend(NAMES)
-KYVERNO = kyverno_environment().extend(NAMES)
+KYVERNO = kyverno_environment(version=LATEST).extend(NAMES)
 # What a row expects instead of a value.
 REFUSED, FAILS = object(), object()
 

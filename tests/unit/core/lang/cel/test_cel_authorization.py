@@ -12,15 +12,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from lictor.core.errors import FunctionError, SyntaxFaultError
-from lictor.core.lang.cel.environment import authorization_environment
-from lictor.core.lang.cel.expression import compile_expression
-from lictor.core.lang.cel.host import HostFunctions
-from lictor.core.lang.cel.library.answers import (
+from lictor.core.evaluate.cel.validate import is_allowed, read_answer
+from lictor.core.families.kyverno_cel.authorizing import (
     complete_envoy_request,
     complete_http_request,
-    is_allowed,
-    read_answer,
 )
+from lictor.core.lang.cel.expression import compile_expression
+from lictor.core.lang.cel.host import HostFunctions
+from lictor.core.lang.cel.kyverno import authorization_environment
 
 ENVOY, HTTP = authorization_environment("Envoy"), authorization_environment("HTTP")
 NOW = HostFunctions(now=lambda: datetime(2024, 6, 1, tzinfo=UTC))

@@ -3,12 +3,9 @@
 import pytest
 
 from lictor.core.errors import SyntaxFaultError
-from lictor.core.lang.cel.environment import (
-    image_environment,
-    kubernetes_environment,
-    kyverno_environment,
-)
 from lictor.core.lang.cel.expression import compile_expression
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
+from lictor.core.lang.cel.kyverno import image_environment, kyverno_environment
 
 CALLS = {
     "resource": "resource.get('v1', 'pods', 'ns', 'x')",

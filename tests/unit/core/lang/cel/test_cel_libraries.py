@@ -5,7 +5,7 @@ from cel_rows import FAILS, KYVERNO, REFUSED, evaluate
 
 from lictor.core.lang.cel.host import AuthorizerDecision, HostFunctions, current_host
 from lictor.core.lang.cel.kubernetes import build_kubernetes as kubernetes_environment
-from lictor.core.lang.cel.kyverno import build_kyverno as kyverno_environment
+from lictor.core.lang.cel.kyverno import LATEST, kyverno_environment
 from lictor.core.lang.cel.library.host import make_authorizer
 from lictor.core.lang.cel.library.structs import to_json
 from lictor.core.lang.cel.types import DYN, opaque_type
@@ -183,7 +183,7 @@ def test_the_authorizer_builds_checks():
 
 
 def test_namespaced_policies_do_not_name_their_namespace():
-    namespaced = kyverno_environment("generating", is_namespaced=True)
+    namespaced = kyverno_environment("generating", is_namespaced=True, version=LATEST)
     for text in (
         "generator.apply('ns', [{'a': 1}])",
         "resource.Get('v1', 'pods', 'ns', 'n')",

@@ -3,8 +3,9 @@
 import pytest
 
 from lictor.core.errors import EvaluationError, SyntaxFaultError
-from lictor.core.lang.cel.environment import kubernetes_environment, kyverno_environment
 from lictor.core.lang.cel.expression import NO_VARIABLES, compile_expression, declare_variable
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
+from lictor.core.lang.cel.kyverno import kyverno_environment
 
 ENVIRONMENTS = (kubernetes_environment(has_patches=True), kyverno_environment("mutating"))
 GIVEN = {"object": {"spec": {"containers": [{"name": "main"}, {"name": "side"}], "n": 2}}}

@@ -1,8 +1,13 @@
 import pytest
 
 from lictor.core.errors import EvaluationError
-from lictor.core.lang.cel.environment import kyverno_environment, make_activation
-from lictor.core.lang.cel.expression import NO_VARIABLES, compile_expression, declare_variable
+from lictor.core.lang.cel.expression import (
+    NO_VARIABLES,
+    compile_expression,
+    declare_variable,
+    make_activation,
+)
+from lictor.core.lang.cel.kyverno import kyverno_environment
 
 
 @pytest.mark.parametrize(

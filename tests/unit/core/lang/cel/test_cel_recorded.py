@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lictor.core.lang.cel.environment import kubernetes_environment
-from lictor.core.lang.cel.inspection import inspect_expression
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
+from lictor.lint.cel_inspection import inspect_expression
 
 FOLDER = Path(__file__).parent
 RECORDED = json.loads((FOLDER / "recorded/apiserver.json").read_text(encoding="utf-8"))

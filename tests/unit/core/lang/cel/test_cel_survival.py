@@ -12,14 +12,15 @@ from itertools import product
 import pytest
 
 from lictor.core.errors import LictorError
-from lictor.core.lang.cel.environment import (
-    authorization_environment,
-    kubernetes_environment,
-    kyverno_environment,
+from lictor.core.lang.cel.expression import (
+    NO_VARIABLES,
+    compile_expression,
+    declare_variable,
     make_activation,
 )
-from lictor.core.lang.cel.expression import NO_VARIABLES, compile_expression, declare_variable
 from lictor.core.lang.cel.host import AuthorizerDecision, HostFunctions
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
+from lictor.core.lang.cel.kyverno import authorization_environment, kyverno_environment
 
 KUBERNETES = (kubernetes_environment(has_patches=True),)
 KYVERNO = tuple(

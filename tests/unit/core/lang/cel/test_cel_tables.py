@@ -10,13 +10,10 @@ import pytest
 import yaml
 
 from lictor.core.errors import EvaluationError, LictorError, SyntaxFaultError
-from lictor.core.lang.cel.environment import (
-    kubernetes_environment,
-    kyverno_environment,
-    make_activation,
-)
-from lictor.core.lang.cel.expression import compile_expression
+from lictor.core.lang.cel.expression import compile_expression, make_activation
 from lictor.core.lang.cel.host import HostFunctions
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
+from lictor.core.lang.cel.kyverno import kyverno_environment
 from lictor.core.lang.patch.pointer import is_same
 
 GIVEN = yaml.safe_load("""

@@ -7,12 +7,9 @@ import time
 import pytest
 
 from lictor.core.errors import EvaluationError, SyntaxFaultError, TooLargeError
-from lictor.core.lang.cel.environment import (
-    kubernetes_environment,
-    kyverno_environment,
-    make_activation,
-)
-from lictor.core.lang.cel.expression import compile_expression
+from lictor.core.lang.cel.expression import compile_expression, make_activation
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
+from lictor.core.lang.cel.kyverno import kyverno_environment
 from lictor.core.lang.cel.library.plain import emit
 from lictor.core.lang.cel.values import Duration
 from lictor.core.lang.patch.pointer import is_same

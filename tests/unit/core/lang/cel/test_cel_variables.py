@@ -3,13 +3,15 @@
 import pytest
 
 from lictor.core.errors import EvaluationError, SyntaxFaultError
-from lictor.core.lang.cel.environment import (
-    kubernetes_environment,
-    kyverno_environment,
+from lictor.core.lang.cel.expression import (
+    NO_VARIABLES,
+    compile_expression,
+    declare_variable,
     make_activation,
 )
-from lictor.core.lang.cel.expression import NO_VARIABLES, compile_expression, declare_variable
 from lictor.core.lang.cel.host import HostFunctions
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
+from lictor.core.lang.cel.kyverno import kyverno_environment
 
 KYVERNO = kyverno_environment("validating")
 ENVIRONMENT = kubernetes_environment()

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 from lictor.core.errors import EvaluationError, FunctionError, LookupFailedError, NotProvidedError
-from lictor.core.lang.cel.environment import kubernetes_environment, kyverno_environment
 from lictor.core.lang.cel.expression import compile_expression
 from lictor.core.lang.cel.host import AuthorizerCheck, AuthorizerDecision, HostFunctions, HttpCall
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
+from lictor.core.lang.cel.kyverno import kyverno_environment
 from lictor.core.lang.cel.library.host import make_authorizer, request_resource
 from lictor.core.lang.cel.library.resources import check_url
 from lictor.core.lang.networks import BLOCKED_HOSTS, BLOCKED_NETWORKS, find_blocked_network
@@ -25,17 +26,23 @@ def evaluate(text, world=None, environment=KYVERNO, **given):
     [
         (
             "resource.get('v1', 'pods', 'ns', 'x')",
-            "failed to get resource: there is no cluster to ask",
+            "failed to get resource: no cluster is available",
         ),
-        ("resource.List('v1', 'pods', 'ns')", "failed to list resource: there is no cluster"),
-        ("resource.post('v1', 'pods', 'ns', {})", "failed to create resource: there is no cluster"),
-        ("resource.toGVR('v1', 'Pod')", "failed to map kind to resource: there is no cluster"),
-        ("globalContext.get('x')", "failed to get global reference: there is no global context"),
-        ("image.getMetadata('nginx')", "failed to get image data: there is no registry to ask"),
-        ("http.get('https://example.com')", "request failed: there is no network to ask"),
+        ("resource.List('v1', 'pods', 'ns')", "failed to list resource: no cluster is available"),
+        (
+            "resource.post('v1', 'pods', 'ns', {})",
+            "failed to create resource: no cluster is available",
+        ),
+        ("resource.toGVR('v1', 'Pod')", "failed to map kind to resource: no cluster is available"),
+        (
+            "globalContext.get('x')",
+            "failed to get global reference: no global context is available",
+        ),
+        ("image.getMetadata('nginx')", "failed to get image data: no registry is available"),
+        ("http.get('https://example.com')", "request failed: no network is available"),
         (
             "generator.apply('ns', [{'a': 'b'}])",
-            "failed to generate resources: there is no cluster",
+            "failed to generate resources: no cluster is available",
         ),
     ],
 )
@@ -242,7 +249,7 @@ def test_the_authorizer_is_asked_what_the_expression_says():
         ("authorizer.group('').resource('').check('get').allowed()", "resource must not be empty"),
         ("authorizer.serviceAccount('ns', 'Not Valid').path('/x').check('get').allowed()", "Invalid service account name"),
         ("authorizer.serviceAccount('N S', 'sa').path('/x').check('get').allowed()", "Invalid service account namespace"),
-        ("authorizer.path('/x').check('get').allowed()", "there is no authorizer to ask"),
+        ("authorizer.path('/x').check('get').allowed()", "no authorizer is available"),
     ],
 )  # fmt: skip
 def test_checks_that_make_no_sense(expression, told):

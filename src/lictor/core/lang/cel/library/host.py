@@ -1,6 +1,6 @@
 """Functions that need the outside: methods of the variables `resource`, `http` and so on.
 
-What they ask for goes through `host.current_host`.
+They call `host.current_host`.
 """
 
 import base64
@@ -46,7 +46,7 @@ def _function(signature: str, call: Callable[..., Json]) -> tuple[str, Implement
 
 
 def prefix_errors(words: str, call: Callable[..., Json], *args: Json) -> Any:
-    """What the host answers; a failure says what was tried."""
+    """The result of a host function; a failure names the operation."""
     try:
         return call(*args)
     except LookupFailedError as error:
@@ -186,12 +186,12 @@ def make_authorizer(user: str = "", groups: Sequence[str] = ()) -> CelAuthorizer
     return CelAuthorizer(AuthorizerCheck("", user=user, groups=tuple(groups)))
 
 
-def request_resource(caller: CelAuthorizer, /, **asked: str) -> ResourceCheck:
+def request_resource(caller: CelAuthorizer, /, **fields: str) -> ResourceCheck:
     """The value of `authorizer.requestResource`: a check of what the request itself is about.
 
-    `asked` has group, resource, subresource, namespace and name.
+    `fields` has group, resource, subresource, namespace and name.
     """
-    return ResourceCheck(replace(caller.check, **asked))
+    return ResourceCheck(replace(caller.check, **fields))
 
 
 def _require(text: str, name: str) -> str:

@@ -39,7 +39,7 @@ _MAX_DEPTH = 200
 class Namespace(Opaque):
     """A variable that is there only for its methods, such as `json`."""
 
-    type_name: str  # type: ignore[misc]  # each has a type of its own
+    type_name: str  # type: ignore[misc]  # set for each value
 
 
 def _parse_account(user: str) -> Record:

@@ -6,7 +6,7 @@ from functools import cmp_to_key
 from lictor.core.lang.cel.chains import insert
 from lictor.core.lang.cel.faults import CelError, no_overload
 from lictor.core.lang.cel.functions import Implementation, Library
-from lictor.core.lang.cel.operators import MAX_ITEMS, add, contains
+from lictor.core.lang.cel.operators import MAX_ITEMS, add, contains, is_equal
 from lictor.core.lang.cel.values import (
     NONE,
     Duration,
@@ -17,7 +17,6 @@ from lictor.core.lang.cel.values import (
     Value,
     compare,
     decode_key,
-    equal,
     freeze,
     is_zero,
 )
@@ -27,17 +26,14 @@ _ZEROS = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
 _MAX_RANGE = 1_000_000
 
 
-def _is_equal(left: Value, right: Value) -> bool:
-    try:
-        return equal(left, right)
-    except CelError:
-        return False
+def _is_comparable(value: Value) -> bool:
+    return not isinstance(value, dict | list | None | Opaque) or isinstance(
+        value, Timestamp | Duration
+    )
 
 
-def _check_comparable(value: Value) -> None:
-    if isinstance(value, dict | list) or value is None:
-        raise no_overload()
-    if isinstance(value, Opaque) and not isinstance(value, Timestamp | Duration):
+def _check_comparable(values: list[Value]) -> None:
+    if not all(map(_is_comparable, values)):
         raise no_overload()
 
 
@@ -51,7 +47,7 @@ def _try_compare(left: Value, right: Value) -> int | None:
 
 def _is_sorted(values: list[Value]) -> bool:
     for index, value in enumerate(values):
-        _check_comparable(value)
+        _check_comparable([value])
         if index and _try_compare(values[index - 1], value) == 1:
             return False
     return True
@@ -71,8 +67,7 @@ def _extreme(name: str, preferred: int) -> Implementation:
     def run(values: list[Value]) -> Value:
         if not values:
             raise CelError(f"{name} called on empty list")
-        for value in values:
-            _check_comparable(value)
+        _check_comparable(values)
         found = values[0]
         for value in values[1:]:
             if _try_compare(found, value) == preferred:
@@ -83,18 +78,18 @@ def _extreme(name: str, preferred: int) -> Implementation:
 
 
 def _index_of(values: list[Value], item: Value) -> int:
-    return next((i for i, value in enumerate(values) if _is_equal(value, item)), -1)
+    return next((i for i, value in enumerate(values) if is_equal(value, item)), -1)
 
 
 def _last_index_of(values: list[Value], item: Value) -> int:
     indexes = range(len(values) - 1, -1, -1)
-    return next((i for i in indexes if _is_equal(values[i], item)), -1)
+    return next((i for i in indexes if is_equal(values[i], item)), -1)
 
 
 def _includes(target: Value, item: Value) -> bool:
     if type(target) is list:
-        return any(_is_equal(value, item) for value in target)
-    return _is_equal(target, item)
+        return any(is_equal(value, item) for value in target)
+    return is_equal(target, item)
 
 
 def _templates(
@@ -151,14 +146,9 @@ def _sort(values: Value, keys: Value = None) -> list[Value]:
         raise no_overload("sort")
     if not values:
         return values
-    first = keys[0]
-    if (
-        isinstance(first, list | dict)
-        or first is None
-        or (isinstance(first, Opaque) and not isinstance(first, Timestamp | Duration))
-    ):
+    if not _is_comparable(keys[0]):
         raise CelError("list elements must be comparable")
-    if any(type(key) is not type(first) for key in keys) and len(keys) > 1:
+    if any(type(key) is not type(keys[0]) for key in keys) and len(keys) > 1:
         raise CelError("list elements must have the same type")
     by_key = cmp_to_key(lambda left, right: _try_compare(left, right) or 0)
     order = sorted(range(len(values)), key=lambda index: by_key(keys[index]))
@@ -184,7 +174,7 @@ def _distinct(values: list[Value]) -> list[Value]:
             known.setdefault(freeze(value), value)
         return list(known.values())
     except TypeError:
-        return [v for i, v in enumerate(values) if not any(_is_equal(v, o) for o in values[:i])]
+        return [v for i, v in enumerate(values) if not any(is_equal(v, o) for o in values[:i])]
 
 
 EXTENDED_LISTS = Library(

@@ -48,7 +48,7 @@ def admit(value: Json) -> Value:
 
 
 def take_in(value: Json) -> Value:
-    """An answer from outside; MemoryError where there is no room to look at it."""
+    """A value from the host; MemoryError if it is too large to convert."""
     if isinstance(value, dict | list):
         ensure_room(value)
     return admit(value)

@@ -28,7 +28,7 @@ _PATCH_FIELDS = {"op": STRING, "path": STRING, "from": STRING, "value": DYN}
 class ObjectValue(Opaque):
     """`Object{...}` or `JSONPatch{...}`: fields under the name of a type."""
 
-    type_name: str  # type: ignore[misc]  # each has the name of its own type
+    type_name: str  # type: ignore[misc]  # set for each value
     fields: dict[str, Value]
 
     def get_field(self, key: Value, missing: Any) -> Value:
@@ -55,7 +55,7 @@ class ObjectValue(Opaque):
 class Record(Opaque):
     """A value with fixed fields."""
 
-    type_name: str  # type: ignore[misc]  # each has the name of its own type
+    type_name: str  # type: ignore[misc]  # set for each value
     fields: dict[str, Value]
 
     def get_field(self, key: Value, missing: Any) -> Value:

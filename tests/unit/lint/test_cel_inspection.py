@@ -3,9 +3,9 @@
 import pytest
 
 from lictor.core.facts.schemas import find_form
-from lictor.core.lang.cel.environment import kubernetes_environment
 from lictor.core.lang.cel.expression import NO_VARIABLES, _check_tree, declare_variable
-from lictor.core.lang.cel.inspection import inspect_expression
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
+from lictor.lint.cel_inspection import inspect_expression
 
 ENVIRONMENT = kubernetes_environment()
 FORMS = {"object": find_form("v1", "Pod")}
