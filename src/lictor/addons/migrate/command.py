@@ -244,11 +244,10 @@ def _compare(  # noqa: PLR0913  (one for each option)
 
 
 def _print_job(names: "Names", image: str, duration: str, form: str) -> int:
-    from lictor.addons.migrate.compare_job import CompareJob, build_compare_job
-    from lictor.addons.migrate.comparison import CONFIGURATION
+    from lictor.addons.migrate.comparison import build_compare_job
     from lictor.cli.crds import render_manifests
 
-    manifests = build_compare_job(CompareJob(names, image, duration, CONFIGURATION))
+    manifests = build_compare_job(names, image, duration)
     click.echo(render_manifests(manifests, "json" if form == "json" else "yaml"), nl=False)
     return 0
 
@@ -275,8 +274,8 @@ def _compare_live(
             port=port,
             arguments=tuple(arguments),
         )
-        tell = _print_difference if form == "text" else (lambda _: None)
-        return await LiveComparison(client, names, options, tell).run()
+        on_difference = _print_difference if form == "text" else (lambda _: None)
+        return await LiveComparison(client, names, options, on_difference).run()
 
     found = query_cluster(kubeconfig, context, run)
     click.echo(render_record(found) if form == "json" else render_comparison(found), nl=False)

@@ -1,18 +1,21 @@
 """Evaluates live requests beside Kyverno, without effect, and compares the verdicts.
 
-The API server is told to send what it sends to Kyverno's resource webhooks here as well. It gets
-the answer "allowed" at once, whatever the request; where nobody answers it goes on without
-(`failurePolicy: Ignore`). Then Kyverno and lictor are both asked about a copy that is marked as a
-dry run, so that neither of them does anything about it.
+Copies of Kyverno's resource webhooks make the API server send the same requests here. Every request
+is allowed at once; if this process does not answer, the API server continues without it
+(`failurePolicy: Ignore`). A copy of the request, marked as a dry run so that it has no effect, is
+then sent to Kyverno and to lictor.
 """
 
 import asyncio
+import json
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from pathlib import Path
+from string import Template
 
 import msgspec
 import orjson
@@ -20,6 +23,7 @@ import orjson
 from lictor.addons.migrate.lictor_server import LictorServer
 from lictor.addons.migrate.verdicts import Comparison, VerdictDifference
 from lictor.core.errors import ApiError, LictorError, LookupFailedError, UsageError
+from lictor.core.lang.yaml.build import parse_yaml_text
 from lictor.core.raw import Json, JsonObject
 from lictor.http import keys
 from lictor.http.keys import Algorithm, KeyPair
@@ -56,6 +60,36 @@ _TIMEOUT = 2
 _PATIENCE = 15.0
 _REFRESH = 10.0
 _LIFETIME = timedelta(days=30)
+_JOB = Path(__file__).with_name("compare_job.yaml")
+_JOB_SERVICE = "lictor/lictor-compare"
+
+
+def build_compare_job(names: Names, image: str, duration: str) -> list[JsonObject]:
+    """The manifests of a Job that compares Kyverno with lictor inside the cluster."""
+    arguments = [
+        "migrate",
+        "--compare",
+        f"--for={duration}",
+        f"--namespace={names.namespace}",
+        f"--prefix={names.prefix}",
+        f"--reached-by={_JOB_SERVICE}",
+    ]
+    values = {
+        "arguments": arguments,
+        "configuration": CONFIGURATION,
+        "image": image,
+        "namespace": names.namespace,
+        "service": _name_port(names),
+    }
+    # JSON is YAML: a value stays one value, with any characters.
+    texts = {name: json.dumps(value) for name, value in values.items()}
+    found: list[JsonObject] = parse_yaml_text(Template(_JOB.read_text()).substitute(texts))
+    return found
+
+
+def _name_port(names: Names) -> str:
+    """Kyverno's Service as the proxy of the API server names it."""
+    return f"https:{names.service}:443"
 
 
 class CompareOptions(msgspec.Struct, frozen=True):
@@ -79,15 +113,15 @@ class LiveComparison:
         client: Client,
         names: Names,
         options: CompareOptions,
-        tell: Callable[[VerdictDifference], None] = lambda _: None,
+        on_difference: Callable[[VerdictDifference], None] = lambda _: None,
     ) -> None:
         self._client = client
         self._names = names
         self._options = options
-        self._tell = tell
+        self._on_difference = on_difference
         self._waiting: asyncio.Queue[tuple[str, JsonObject]] = asyncio.Queue(_MOST_WAITING)
-        # Paths of Kyverno's webhooks. No others are asked for, whoever calls: they become part of
-        # requests to the API server.
+        # Paths of Kyverno's webhooks. Requests for other paths are refused: a path becomes part of
+        # a request to the API server.
         self._paths: frozenset[str] = frozenset()
         self._lictor = LictorServer(names, options.arguments)
         self.comparison = Comparison()
@@ -172,11 +206,11 @@ class LiveComparison:
                 raise answer
         found = self.comparison.note(path, request, *answers)
         if found is not None:
-            self._tell(found)
+            self._on_difference(found)
 
     async def _ask_kyverno(self, path: str, review: JsonObject) -> Json:
         """Through the API server, which can reach the Service."""
-        service = f"https:{self._names.service}:443"
+        service = _name_port(self._names)
         start = f"/api/v1/namespaces/{self._names.namespace}/services/{service}/proxy"
         answer = await self._client.request("POST", start + path, body=review, timeout=_PATIENCE)
         return read_response(answer)
@@ -245,7 +279,7 @@ def _find_path(settings: JsonObject) -> str:
 
 
 def read_response(answer: Json) -> Json:
-    """What a webhook has answered; LookupFailedError where it is none."""
+    """The response in an AdmissionReview; LookupFailedError if there is none."""
     response = answer.get("response") if isinstance(answer, dict) else None
     if not isinstance(response, dict):
         raise LookupFailedError("it answered something that is no AdmissionReview")

@@ -1,7 +1,7 @@
 """What does an installation of Kyverno consist of? Read from a cluster, or from files."""
 
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping
 
 import msgspec
 
@@ -38,6 +38,8 @@ _REPORTS = (
     kinds.CLUSTER_EPHEMERAL_REPORT,
     kinds.UPDATE_REQUEST,
 )
+_WEBHOOK_KINDS = frozenset(each.kind for each in _WEBHOOKS)
+_REPORT_KINDS = frozenset(each.kind for each in _REPORTS)
 
 
 class KyvernoInventory(msgspec.Struct, frozen=True):
@@ -124,62 +126,50 @@ async def _count(client: Client, resource: Resource) -> int:
 
 
 def sort_objects(objects: Iterable[JsonObject], names: Names) -> KyvernoInventory:
-    """The objects of an installation, each in its place; what is not of it is left out."""
+    """The objects of an installation by field; objects that are not part of it are left out."""
     groups = {(each.group, each.name) for each in list_crd_kinds()}
     controllers = {names.controller(each): each for each in CONTROLLERS}
-    sorted_ = _FoundObjects()
+    found: dict[str, list[JsonObject]] = defaultdict(list)
     # The same object may be named by its label and by its name.
     unique = {identify(each): each for each in objects}
     for each in unique.values():
-        name, kind = each["metadata"]["name"], each["kind"]
-        if kind == "Deployment" and name in controllers and _is_at_home(each, names):
-            sorted_.deployments[controllers[name]] = each
-        elif kind == "ConfigMap" and name in (names.config_map, names.metrics_config_map):
-            sorted_.config_maps[name] = each
-        elif kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
-            sorted_.webhooks += [each] if _is_own_webhook(names, each) else []
-        elif kind == "CustomResourceDefinition":
-            spec = each["spec"]
-            is_known = (spec["group"], spec["names"]["kind"]) in groups
-            sorted_.definitions += [each] if is_known else []
-        elif (each["apiVersion"].partition("/")[0], kind) in groups:
-            sorted_.add_own(each)
-        elif _has_label(each, names):
-            sorted_.others.append(each)
-        elif kind == "ClusterRole" and _is_aggregated(each):
-            sorted_.roles.append(each)
-    return sorted_.close(names)
+        found[_choose_field(each, names, controllers, groups)].append(each)
+    deployments = {controllers[each["metadata"]["name"]]: each for each in found["deployments"]}
+    return KyvernoInventory(
+        names,
+        {name: deployments[name] for name in CONTROLLERS if name in deployments},
+        {each["metadata"]["name"]: each for each in found["config_maps"]},
+        reports=Counter(each["kind"] for each in found["reports"]),
+        webhooks=tuple(found["webhooks"]),
+        definitions=tuple(found["definitions"]),
+        policies=tuple(found["policies"]),
+        others=tuple(found["others"]),
+        roles=tuple(found["roles"]),
+    )
 
 
-class _FoundObjects(msgspec.Struct):
-    deployments: dict[str, JsonObject] = msgspec.field(default_factory=dict)
-    config_maps: dict[str, JsonObject] = msgspec.field(default_factory=dict)
-    webhooks: list[JsonObject] = msgspec.field(default_factory=list)
-    definitions: list[JsonObject] = msgspec.field(default_factory=list)
-    policies: list[JsonObject] = msgspec.field(default_factory=list)
-    others: list[JsonObject] = msgspec.field(default_factory=list)
-    roles: list[JsonObject] = msgspec.field(default_factory=list)
-    reports: Counter[str] = msgspec.field(default_factory=Counter)
-
-    def add_own(self, document: JsonObject) -> None:
-        """A policy or exception, or something that controllers write."""
-        if document["kind"] in {each.kind for each in _REPORTS}:
-            self.reports[document["kind"]] += 1
-        else:
-            self.policies.append(document)
-
-    def close(self, names: Names) -> KyvernoInventory:
-        return KyvernoInventory(
-            names,
-            {name: self.deployments[name] for name in CONTROLLERS if name in self.deployments},
-            self.config_maps,
-            tuple(self.webhooks),
-            tuple(self.definitions),
-            tuple(self.policies),
-            dict(self.reports),
-            tuple(self.others),
-            tuple(self.roles),
-        )
+def _choose_field(
+    document: JsonObject, names: Names, controllers: Container[str], groups: set[tuple[str, str]]
+) -> str:
+    """The field of the inventory that an object belongs to; empty if to none."""
+    name, kind = document["metadata"]["name"], document["kind"]
+    if kind == "Deployment" and name in controllers and _is_at_home(document, names):
+        return "deployments"
+    if kind == "ConfigMap" and name in (names.config_map, names.metrics_config_map):
+        return "config_maps"
+    if kind in _WEBHOOK_KINDS:
+        is_own = is_own_object(names, kinds.VALIDATING_WEBHOOK, "", name)
+        return "webhooks" if is_own else ""
+    if kind == "CustomResourceDefinition":
+        spec = document["spec"]
+        return "definitions" if (spec["group"], spec["names"]["kind"]) in groups else ""
+    if (document["apiVersion"].partition("/")[0], kind) in groups:
+        return "reports" if kind in _REPORT_KINDS else "policies"
+    labels = document["metadata"].get("labels") or {}
+    if labels.get(PART_OF) == names.prefix:
+        return "others"
+    is_aggregated = any(key.startswith(AGGREGATE_TO) for key in labels)
+    return "roles" if kind == "ClusterRole" and is_aggregated else ""
 
 
 def identify(document: JsonObject) -> tuple[str, str, str, str]:
@@ -191,16 +181,3 @@ def identify(document: JsonObject) -> tuple[str, str, str, str]:
 
 def _is_at_home(document: JsonObject, names: Names) -> bool:
     return document["metadata"].get("namespace") in (names.namespace, None)
-
-
-def _is_own_webhook(names: Names, document: JsonObject) -> bool:
-    return is_own_object(names, kinds.VALIDATING_WEBHOOK, "", document["metadata"]["name"])
-
-
-def _has_label(document: JsonObject, names: Names) -> bool:
-    labels = document["metadata"].get("labels") or {}
-    return bool(labels.get(PART_OF) == names.prefix)
-
-
-def _is_aggregated(document: JsonObject) -> bool:
-    return any(key.startswith(AGGREGATE_TO) for key in document["metadata"].get("labels") or {})
