@@ -173,8 +173,7 @@ class AdmissionHandler:
         is_exempt = self.state.is_exempt
         if not route.per_policy and is_exempt is not None and is_exempt(request):
             return ALLOWED
-        if route.skips_own_changes and self._is_own(request):
-            return ALLOWED
+        policy_set = self._choose_set(policy_set, request)
         verdict = await self._evaluator.evaluate(
             policy_set.blocking, request, deadline, size=review.size
         )
@@ -186,6 +185,12 @@ class AdmissionHandler:
             outcome = AdmissionOutcome(request, answer.allowed, route.mutating, verdict)
             self._post_admission.follow(policy_set, outcome, review.size)
         return answer
+
+    def _choose_set(self, policy_set: PolicySet, request: Request) -> PolicySet:
+        """For a change that policies made themselves, those that evaluate these, too."""
+        if policy_set.route.skips_own_changes and self._is_own(request):
+            return policy_set.own_changes
+        return policy_set
 
     async def _renew(
         self, policy_set: PolicySet, verdict: Verdict, deadline: float, size: int
@@ -236,7 +241,7 @@ class AdmissionHandler:
         return any(map(_is_managed, (request.object, request.old_object)))
 
     def _is_own(self, request: Request) -> bool:
-        """Changes that policies made themselves are not changed again."""
+        """Did a policy make the change itself?"""
         own = self._flags.background_service_account_name
         username = request.caller.username if request.caller is not None else ""
         return bool(own) and username == own

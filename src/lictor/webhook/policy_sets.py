@@ -7,7 +7,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -87,6 +87,13 @@ class PolicySet(msgspec.Struct, frozen=True):
 
     # Do rules remain to be evaluated after the answer?
     has_follow_up: bool = True
+    # The same for requests of the background controller, which most policies skip.
+    for_own_changes: "PolicySet | None" = None
+
+    @property
+    def own_changes(self) -> "PolicySet":
+        """What evaluates requests of the background controller."""
+        return self.for_own_changes or self
 
     @property
     def has_policies(self) -> bool:
@@ -212,19 +219,16 @@ class PolicySets:
         answer_options = _build_answer_options(
             route, found, [part.blocking for part in parts], any_operation
         )
-        audit = _build_engine(part.audit for part in parts)
-        triggered = _build_engine(part.triggered for part in parts)
-        return PolicySet(
+        made = PolicySet(
             route,
             answer_options,
-            blocking=_build_engine(part.blocking for part in parts),
-            audit=audit,
-            triggered=triggered,
-            has_follow_up=bool(audit.programs or triggered.programs),
+            **_build_engines(parts),
             needs_roles=any(share.needs_roles for share in shares),
             fails_closed=_is_closed(route, found),
             is_missing=route.per_policy and not all(share.programs for share in shares or [_NONE]),
         )
+        chained = [part for part in parts if not part.blocking.skips_background_requests]
+        return replace(made, for_own_changes=replace(made, **_build_engines(chained)))
 
     def _find_shares(
         self, route: WebhookRoute, policies: Iterable[StoredPolicy]
@@ -351,6 +355,18 @@ def _changes_answer(rule: CompiledRule, program: Program, route: WebhookRoute) -
 def _changes_existing(rule: CompiledRule) -> bool:
     """Does a rule change other objects than the one in the request?"""
     return rule.phase is Phase.MUTATE and rule.applies is not None
+
+
+def _build_engines(parts: Sequence[_SplitRules]) -> dict[str, Any]:
+    """The fields of a policy set that come from the rules of its policies."""
+    audit = _build_engine(part.audit for part in parts)
+    triggered = _build_engine(part.triggered for part in parts)
+    return {
+        "blocking": _build_engine(part.blocking for part in parts),
+        "audit": audit,
+        "triggered": triggered,
+        "has_follow_up": bool(audit.programs or triggered.programs),
+    }
 
 
 def _build_engine(programs: Iterable[Program]) -> Engine:

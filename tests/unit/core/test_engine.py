@@ -80,6 +80,31 @@ def test_what_enforce_cannot_decide_is_not_allowed(spec, allowed):
     assert lictor.Engine(programs(text)).evaluate(config_map()).allowed is allowed
 
 
+EVERYWHERE = "validationFailureActionOverrides: [{action: %s}]"
+FIRST = (
+    "validate: {failureAction: %s, failureActionOverrides: [%s], pattern: {metadata: {name: y}}}"
+)
+HERE = "{action: %s, namespaces: [d]}"
+
+
+@pytest.mark.parametrize(
+    ("body", "spec", "allowed"),
+    [
+        # The rule precedes the overrides of the policy, its own overrides precede the rule.
+        (FIRST % ("Audit", ""), OVERRIDE % "Enforce", True),
+        (FIRST % ("Enforce", ""), OVERRIDE % "Audit", False),
+        (FIRST % ("Audit", HERE % "Enforce"), OVERRIDE % "Audit", False),
+        (FIRST % ("Enforce", HERE % "Audit"), "validationFailureAction: Enforce", True),
+        # An override without namespaces holds everywhere.
+        (FIRST.replace("failureAction: %s, ", "") % "", EVERYWHERE % "Enforce", False),
+        (FIRST.replace("failureAction: %s, ", "") % (HERE % "Audit"), EVERYWHERE % "Enforce", True),
+    ],
+)
+def test_the_action_of_a_rule_and_the_order_of_overrides(body, spec, allowed):
+    text = policy("p", rule("named", body), spec)
+    assert lictor.Engine(programs(text)).evaluate(config_map()).allowed is allowed
+
+
 def test_apply_one_stops_after_the_first_answer():
     text = policy("p", rule("first", NAMED_X) + rule("second", NAMED_X), "applyRules: One")
     assert statuses(lictor.Engine(programs(text)).evaluate(config_map())) == [("first", "pass")]

@@ -122,6 +122,19 @@ MUTATIONS: JsonObject = {
 
 
 @pytest.mark.parametrize(
+    ("evaluation", "expected"),
+    [({}, 0), ({"skipBackgroundRequests": True}, 0), ({"skipBackgroundRequests": False}, 1)],
+)
+def test_own_changes_concern_policies_that_do_not_skip_them(
+    tmp_path: Path, evaluation: JsonObject, expected: int
+) -> None:
+    document = _make_cel("MutatingPolicy", **MUTATIONS, evaluation=evaluation)
+    policy_set = _open(tmp_path, "/mpol/p", document)
+    assert len(policy_set.blocking.programs) == 1
+    assert len(policy_set.own_changes.blocking.programs) == expected
+
+
+@pytest.mark.parametrize(
     ("path", "document", "counts"),
     [
         ("/vpol/p", _make_cel("ValidatingPolicy", **VALIDATIONS), (1, 0, 0)),

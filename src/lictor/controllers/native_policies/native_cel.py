@@ -28,6 +28,10 @@ from lictor.core.raw import Json, JsonObject
 # What exceptions allow, and the variable that replaces it in a native policy.
 _ALLOWANCES = (("allowedImages", "images"), ("allowedValues", "allowed_values"))
 
+_ATOMIC = (
+    "useServerSideApply is enabled, which mutates atomic fields that a native "
+    "MutatingAdmissionPolicy rejects."
+)
 _NO_API = (
     "skip generating MutatingAdmissionPolicy: requested but no MutatingAdmissionPolicy API is "
     "available."
@@ -64,6 +68,8 @@ def build_mutating(
     if not spec.autogen.mutating_admission_policy.enabled:
         raise _skip(kind, "not enabled.")
     _check_common(policy, kind)
+    if spec.evaluation.use_server_side_apply:
+        raise _skip(kind, _ATOMIC)
     targets = spec.target_match_constraints
     if targets is not None and (targets.resource_rules or targets.expression):
         raise _skip(kind, "targets that exist already are not applicable.")

@@ -51,6 +51,10 @@ class MutatingEvaluation(Evaluation, frozen=True, rename="camel", omit_defaults=
     """The same, and whether existing objects are changed."""
 
     mutate_existing: DisabledByDefault = DisabledByDefault()
+    # Do requests of the background controller not trigger it?
+    skip_background_requests: bool = True
+    # Are atomic lists and maps replaced as a whole, instead of refused?
+    use_server_side_apply: bool = False
 
 
 class GeneratingEvaluation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -60,6 +64,7 @@ class GeneratingEvaluation(msgspec.Struct, frozen=True, rename="camel", omit_def
     generate_existing: DisabledByDefault = DisabledByDefault()
     synchronize: DisabledByDefault = DisabledByDefault()
     orphan_downstream_on_policy_delete: DisabledByDefault = DisabledByDefault()
+    skip_background_requests: bool = True
 
 
 class PodControllers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -165,6 +170,7 @@ class GeneratingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     match_conditions: tuple[MatchCondition, ...] = ()
     variables: tuple[CelVariable, ...] = ()
     evaluation: GeneratingEvaluation = GeneratingEvaluation()
+    use_server_side_apply: bool = False
     audit_annotations: tuple[AuditAnnotation, ...] = ()
     webhook_configuration: WebhookTimeout = WebhookTimeout()
 

@@ -59,6 +59,8 @@ class SignerIdentity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     subject: str = ""
     issuer_reg_exp: str = ""
     subject_reg_exp: str = ""
+    # A CEL expression that returns the subject.
+    subject_expression: str = ""
 
 
 class KeylessSigner(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -66,6 +68,8 @@ class KeylessSigner(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
     identities: tuple[SignerIdentity, ...]
     roots: str = ""
+    # Extensions that the certificate must have, by name or object identifier.
+    additional_extensions: dict[str, str] = {}
 
 
 class SignerCertificate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -124,6 +128,8 @@ class Cosign(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     source: SignatureSource | None = None
     ctlog: TransparencyLog | None = None
     tuf: Tuf | None = None
+    # The trust root itself (trusted_root.json); it replaces that of `tuf`.
+    trusted_root: StringOrExpression | None = None
     annotations: dict[str, str] = {}
 
 

@@ -186,6 +186,8 @@ class Program(msgspec.Struct, frozen=True):
     background: bool = True
     # Failures are also returned to the caller as warnings.
     emit_warning: bool = False
+    # Requests of the background controller are not evaluated on paths that mutate in CEL.
+    skips_background_requests: bool = True
     # The record of the process while it evaluates the policy; empty: none (see `evaluations`).
     identity: bytes = b""
     # Loads what the first request would have to wait for; returns why every result will be an

@@ -135,7 +135,7 @@ def check_identity(found: CertificateIdentity, attestor: TrustedIdentity) -> str
 
 def _is_own_authority(attestor: TrustedIdentity) -> bool:
     """Anyone can get a certificate of the public Sigstore; a private one chooses its users."""
-    return bool(attestor.roots or attestor.tuf.mirror)
+    return bool(attestor.roots or attestor.tuf.is_private)
 
 
 def _check_issuer(found: CertificateIdentity, identity: Identity) -> None:

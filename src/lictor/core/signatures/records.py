@@ -107,6 +107,13 @@ class TufSource(msgspec.Struct, frozen=True):
     root: bytes = b""
     # The namespace of a namespaced policy, whose mirror must not be internal; empty for others.
     namespace: str = ""
+    # The content of a trusted_root.json, which replaces the TUF repository.
+    trusted_root: bytes = b""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the policy chose the Sigstore."""
+        return bool(self.mirror or self.trusted_root)
 
 
 class TrustedKey(msgspec.Struct, frozen=True):

@@ -161,7 +161,8 @@ def gather_trust(
     if not needs_stamps and not _needs_sigstore(attestor, own):
         return own
     tuf = attestor.tuf
-    shared = read_trust_root(registries.trusted_root(tuf.mirror, tuf.root, tuf.namespace))
+    content = tuf.trusted_root or registries.trusted_root(tuf.mirror, tuf.root, tuf.namespace)
+    shared = read_trust_root(content)
     return TrustRoot(
         _lend_intermediates(attestor, own.authorities, shared) or shared.authorities,
         own.logs or shared.logs,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from msgspec.structs import replace
+from private_sigstore import ALICE, ISSUER, PrivateSigstore
 from signing import (
     REVIEW,
     MemoryRegistries,
@@ -17,6 +18,7 @@ from signing import (
     push_image,
     push_layers,
 )
+from stored_signatures import store_signature
 
 from lictor.core.assembly import compile_documents
 from lictor.core.engine import Engine
@@ -270,6 +272,65 @@ def test_only_fields_of_images_get_digests(scene):
 def test_validation_configurations(scene, configuration, expression, expected):
     document = scene.policy(expression, validationConfigurations=configuration)
     assert scene.status(document, pod(APP)) == expected
+
+
+@pytest.mark.parametrize(
+    ("configuration", "expression", "message"),
+    [
+        # Before any expression.
+        ({"mutateDigest": False}, "1 / 0 == 1", f"image {APP} does not have a digest"),
+        ({"verifyDigest": False, "mutateDigest": False}, "true", f"image {APP} is not verified: no policy performed a signature or attestation check on it; "),
+        ({"verifyDigest": False, "mutateDigest": False}, "images.containers.all(i, verifyImageSignatures(i, [attestors.stranger]) == 0)", f"image {APP} failed signature or attestation verification"),
+    ],
+)  # fmt: skip
+def test_images_that_are_not_verified_get_the_texts_of_kyverno(
+    scene, configuration, expression, message
+):
+    document = scene.policy(expression, validationConfigurations=configuration)
+    (result,) = scene.judge(document, pod(APP)).results
+    assert str(result.status) == "fail"
+    assert result.message.startswith(message)
+
+
+# --- keyless signatures, with a trust root in the policy
+
+
+def _by_alice(**keyless: object) -> dict[str, object]:
+    return {"keyless": {"identities": [{"issuer": ISSUER, "subject": ALICE}], **keyless}}
+
+
+def _root(text: str) -> dict[str, object]:
+    return {"trustedRoot": {"value": text}}
+
+
+EXPRESSION = {"issuer": ISSUER, "subjectExpression": "object.metadata.annotations.signer"}
+
+
+@pytest.mark.parametrize(
+    ("cosign", "expected"),
+    [
+        (_by_alice(), "pass"),
+        (_by_alice(additionalExtensions={"githubWorkflowName": "release"}), "fail"),
+        (_by_alice(identities=[{"issuer": ISSUER, "subject": "mallory@example.test"}]), "fail"),
+        (_by_alice(identities=[EXPRESSION]), "pass"),
+        (_by_alice(identities=[{**EXPRESSION, "subjectExpression": "'mallory@example.test'"}]), "fail"),
+        # Empty would accept every signer.
+        (_by_alice(identities=[{**EXPRESSION, "subjectExpression": "''"}]), "error"),
+        (_by_alice(identities=[{**EXPRESSION, "subject": ALICE}]), "error"),
+        ({**_by_alice(), **_root(" ")}, "error"),
+        ({**_by_alice(), **_root("no JSON")}, "error"),
+        ({**_by_alice(), "trustedRoot": {"expression": "''"}}, "error"),
+        ({**_by_alice(), **_root(" " * 1024 * 1024 + "{}")}, "error"),
+    ],
+)  # fmt: skip
+def test_a_trust_root_of_the_policy(scene, cosign, expected):
+    sigstore = PrivateSigstore()
+    push_layers(
+        scene.registry, scene.app, [store_signature(sigstore.sign(make_payload(scene.app)))]
+    )
+    attestor = {"name": "team", "cosign": {**_root(sigstore.trusted_root().decode()), **cosign}}
+    document = scene.policy(SIGNED, attestors=[attestor])
+    assert scene.status(document, pod(APP, annotations={"signer": ALICE})) == expected
 
 
 def _update(before: dict[str, object], after: dict[str, object]) -> Request:

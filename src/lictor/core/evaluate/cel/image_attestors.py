@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from lictor.core.errors import CompileError
+from lictor.core.errors import CompileError, EvaluationError
 from lictor.core.evaluate.cel.expressions import ExpressionCompiler
 from lictor.core.lang.cel.expression import Activation, make_activation
 from lictor.core.lang.image_reference import list_named_registries
@@ -23,6 +23,7 @@ from lictor.core.model.image_validation import (
     KeylessSigner,
     Notary,
     SignerCertificate,
+    SignerIdentity,
     SignerKey,
     StringOrExpression,
     TransparencyLog,
@@ -40,6 +41,10 @@ from lictor.core.signatures.records import (
     TrustedNotary,
     TufSource,
 )
+
+# As in Kyverno: 1 MiB.
+_LARGEST_ROOT = 1024 * 1024
+_NO_ROOT = f"expected the JSON of a trusted root, at most {_LARGEST_ROOT} bytes"
 
 
 class CosignSigner(msgspec.Struct, frozen=True):
@@ -128,7 +133,7 @@ def _compile_attestor(
         find = _compile_notary(attestor.notary, f"{where}.notary", access, language)
     else:
         raise CompileError("either cosign or notary must be set", where=where)
-    if b'"expression":' in msgspec.json.encode(attestor):
+    if b'xpression":' in msgspec.json.encode(attestor):
         return lambda activation: _mark(find(activation))
     signer = _mark(find(make_activation({})))
     return lambda _: signer
@@ -162,12 +167,29 @@ def _compile_cosign(
             f"expected exactly one of key, keyless, certificate, found {found}", where=where
         )
     log, tuf = _read_log(cosign.ctlog), _read_tuf(cosign.tuf, f"{where}.tuf", access.namespace)
+    given = cosign.trusted_root
+    root = _compile_text(given, f"{where}.trustedRoot", language)
+    if given is not None and not given.expression and not _is_trusted_root(given.value):
+        raise CompileError(_NO_ROOT, where=f"{where}.trustedRoot")
     location = _locate(cosign, access)
     annotations = cosign.annotations
     find = _compile_signer(cosign, where, language)
-    return lambda activation: CosignSigner(
-        replace(find(activation), log=log, tuf=tuf), location, annotations
-    )
+
+    def find_signer(activation: Activation) -> CosignSigner:
+        source = tuf
+        if given is not None:
+            text = root(activation)
+            if not _is_trusted_root(text):
+                # Without this, an empty text would mean the public Sigstore.
+                raise EvaluationError(f"{where}.trustedRoot: {_NO_ROOT}")
+            source = TufSource(trusted_root=text.encode())
+        return CosignSigner(replace(find(activation), log=log, tuf=source), location, annotations)
+
+    return find_signer
+
+
+def _is_trusted_root(text: str) -> bool:
+    return bool(text.strip()) and len(text.encode()) <= _LARGEST_ROOT
 
 
 def _compile_signer(
@@ -176,9 +198,11 @@ def _compile_signer(
     if cosign.key is not None:
         return _compile_key(cosign.key, f"{where}.key", language)
     if cosign.keyless is not None:
-        is_public = not cosign.keyless.roots and not (cosign.tuf and cosign.tuf.mirror)
-        trusted = _read_keyless(cosign.keyless, f"{where}.keyless", is_public=is_public)
-        return lambda _: trusted
+        has_mirror = cosign.tuf is not None and bool(cosign.tuf.mirror)
+        is_private = bool(cosign.keyless.roots) or has_mirror or cosign.trusted_root is not None
+        return _compile_keyless(
+            cosign.keyless, f"{where}.keyless", language, is_public=not is_private
+        )
     certificate = cosign.certificate or SignerCertificate()
     return _compile_certificate(certificate, f"{where}.certificate", language)
 
@@ -196,20 +220,50 @@ def _compile_key(
     return lambda _: trusted
 
 
-def _read_keyless(keyless: KeylessSigner, where: str, *, is_public: bool) -> TrustedIdentity:
-    identities = tuple(
-        Identity(each.issuer, each.issuer_reg_exp, each.subject, each.subject_reg_exp)
-        for each in keyless.identities
-    )
+def _compile_keyless(
+    keyless: KeylessSigner, where: str, language: ExpressionCompiler, *, is_public: bool
+) -> Callable[[Activation], CosignAttestor]:
+    """Kyverno 1.19 ignores `additionalExtensions` and `subjectExpression`; here they count."""
+    finds = [
+        _compile_identity(each, f"{where}.identities[{index}]", language)
+        for index, each in enumerate(keyless.identities)
+    ]
     # Empty would accept everyone with a login at any provider; with a private authority, everyone
     # to whom that authority issues certificates.
-    if not identities or (is_public and Identity() in identities):
+    if not finds or (is_public and SignerIdentity() in keyless.identities):
         raise CompileError(
             "an identity without issuer and subject would accept everyone: give issuer or "
             "issuerRegExp, and subject or subjectRegExp",
             where=f"{where}.identities",
         )
-    return TrustedIdentity(identities, keyless.roots)
+    roots, extensions = keyless.roots, keyless.additional_extensions
+    return lambda activation: TrustedIdentity(
+        tuple(find(activation) for find in finds), roots, extensions=extensions
+    )
+
+
+def _compile_identity(
+    identity: SignerIdentity, where: str, language: ExpressionCompiler
+) -> Callable[[Activation], Identity]:
+    fixed = Identity(
+        identity.issuer, identity.issuer_reg_exp, identity.subject, identity.subject_reg_exp
+    )
+    if not identity.subject_expression:
+        return lambda _: fixed
+    if identity.subject or identity.subject_reg_exp:
+        raise CompileError("subjectExpression excludes subject and subjectRegExp", where=where)
+    find = language.evaluator(
+        identity.subject_expression, ("string", "dyn"), f"{where}.subjectExpression"
+    )
+
+    def find_identity(activation: Activation) -> Identity:
+        subject = find(activation)
+        if not isinstance(subject, str) or not subject:
+            # An empty subject would accept every signer.
+            raise EvaluationError(f"{where}.subjectExpression: expected a text, found none")
+        return replace(fixed, subject=subject)
+
+    return find_identity
 
 
 def _compile_certificate(

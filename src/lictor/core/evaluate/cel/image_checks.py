@@ -1,6 +1,6 @@
 """Finds the images of an object for an ImageValidatingPolicy, and checks them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -220,31 +220,44 @@ class ImageValidatingCheck(msgspec.Struct, frozen=True):
         selected = self.parts.select(case)
         if not isinstance(selected, _Selection):
             return selected
+        if (problem := self._find_missing_digest(selected.images, case.request)) is not None:
+            name = self.parts.template.policy.name
+            return self.parts.template.make(name, Status.FAIL, problem)
         activation = verification.activation = self.parts.activate(case, selected)
         results = self.evaluate(activation)
         if results[0].status is Status.FAIL:
             return tuple(_explain(result, verification.refusals) for result in results)
-        running = _list_running(case.request)
-        problem = next(self._find_problems(selected.images, running, verification), None)
+        problem = self._find_unverified(selected.images, verification)
         if problem is None:
             return results
         # The author's message is about the expressions.
         failed = replace(results[0], status=Status.FAIL, message=problem)
         return (_explain(failed, verification.refusals),)
 
-    def _find_problems(
-        self, images: Iterable[str], running: frozenset[str], verification: VerificationSession
-    ) -> Iterator[str]:
+    def _find_missing_digest(self, images: Iterable[str], request: Request) -> str | None:
         wanted = self.parts.configuration
-        pinned = running if wanted.mutate_digest else frozenset()
+        if not wanted.verify_digest:
+            return None
+        pinned = _list_running(request) if wanted.mutate_digest else frozenset()
+        missing = (each for each in images if each not in pinned and not read_image(each).digest)
+        return next((f"image {image} does not have a digest" for image in missing), None)
+
+    def _find_unverified(
+        self, images: Iterable[str], verification: VerificationSession
+    ) -> str | None:
+        """The first image without an accepted attestor; checks of other policies do not count."""
+        if not self.parts.configuration.required:
+            return None
         for image in images:
-            if wanted.verify_digest and image not in pinned and not read_image(image).digest:
-                yield f"missing digest for {image}"
-            if wanted.required and not verification.has_verified(image):
-                yield (
-                    f"unverified image {image}: the expressions hold, but none has verified it; "
-                    "where that is meant, set validationConfigurations.required to false"
-                )
+            if verification.has_verified(image):
+                continue
+            if verification.has_checked(image):
+                return f"image {image} failed signature or attestation verification"
+            return (
+                f"image {image} is not verified: no policy performed a signature or attestation "
+                "check on it; where that is meant, set validationConfigurations.required to false"
+            )
+        return None
 
 
 def _list_running(request: Request) -> frozenset[str]:

@@ -104,6 +104,10 @@ class VerificationSession:
         """Whether an attestor was accepted for the image in this evaluation."""
         return bool(self._verified) and self.locate(image) in self._verified
 
+    def has_checked(self, image: str) -> bool:
+        """Whether any attestor was tried for the image in this evaluation."""
+        return any(key[0] == image for key in self._answers)
+
     def count_signatures(self, image: str, attestors: Sequence[Json]) -> int:
         """How many of the attestors have signed the image."""
         return self._count(image, "", attestors, self._check_signature)

@@ -23,17 +23,23 @@ _OPERATIONS = ("list(JSONPatch)",)
 
 
 def compile_mutations(
-    mutations: Sequence[Mutation], language: ExpressionCompiler, *, keeps_variables: bool = False
+    mutations: Sequence[Mutation],
+    language: ExpressionCompiler,
+    *,
+    keeps_variables: bool = False,
+    replaces_atomic: bool = False,
 ) -> Change:
     """All changes in order; each sees the result of the previous ones.
 
     `keeps_variables`: a variable that was computed keeps its value, as in Kyverno.
+    `replaces_atomic`: an ApplyConfiguration replaces atomic lists and maps, instead of an error.
     """
     if not mutations:
         # The field may be misspelt: the policy must not appear to have changed something.
         raise CompileError("mutations: expected at least one, found none")
     patches = [
-        compile_mutation(mutation, language, index) for index, mutation in enumerate(mutations)
+        compile_mutation(mutation, language, index, replaces_atomic=replaces_atomic)
+        for index, mutation in enumerate(mutations)
     ]
 
     def change(activation: Activation, before: JsonObject, see: See) -> JsonObject:
@@ -50,7 +56,9 @@ def compile_mutations(
     return change
 
 
-def compile_mutation(mutation: Mutation, language: ExpressionCompiler, index: int) -> Patch:
+def compile_mutation(
+    mutation: Mutation, language: ExpressionCompiler, index: int, *, replaces_atomic: bool = False
+) -> Patch:
     """One change."""
     where = f"mutations[{index}]"
     if mutation.patch_type == "JSONPatch":
@@ -65,7 +73,7 @@ def compile_mutation(mutation: Mutation, language: ExpressionCompiler, index: in
         )
     text = mutation.apply_configuration.expression
     evaluate = language.evaluator(text, _OBJECT, f"{where}.applyConfiguration.expression")
-    return _measure(_merge(evaluate))
+    return _measure(_merge(evaluate, replaces_atomic=replaces_atomic))
 
 
 def _measure(change: Patch) -> Patch:
@@ -79,13 +87,13 @@ def _measure(change: Patch) -> Patch:
     return patch
 
 
-def _merge(evaluate: Evaluate) -> Patch:
+def _merge(evaluate: Evaluate, *, replaces_atomic: bool) -> Patch:
     def patch(activation: Activation, before: JsonObject) -> JsonObject:
         configuration = _settle(evaluate(activation))
         if not isinstance(configuration, dict):
             raise EvaluationError("the expression of an ApplyConfiguration must answer an Object")
         try:
-            return apply_configuration(before, configuration)
+            return apply_configuration(before, configuration, replaces_atomic=replaces_atomic)
         except EvaluationError as error:
             raise EvaluationError(f"error applying patch: {error}") from error
 

@@ -17,11 +17,16 @@ Override = Callable[[Request], Action | None]
 
 
 def base_action(policy: Policy, rule: Rule) -> Action:
-    """The action without overrides; the rule's word counts more than the policy's."""
-    own = rule.validate.failure_action if rule.validate is not None else None
-    if own is None and rule.verify_images:
-        own = rule.verify_images[0].failure_action
-    return parse_action(own or policy.spec.validation_failure_action)
+    """The action without overrides; that of the rule precedes that of the policy."""
+    return parse_action(_find_own_action(rule) or policy.spec.validation_failure_action)
+
+
+def _find_own_action(rule: Rule) -> str | None:
+    """The action that the rule itself names: `Enforce` if any image block does."""
+    if rule.validate is not None and rule.validate.failure_action is not None:
+        return rule.validate.failure_action
+    named = [each.failure_action for each in rule.verify_images if each.failure_action]
+    return next((text for text in named if text.lower() == "enforce"), next(iter(named), None))
 
 
 def parse_action(text: str) -> Action:
@@ -30,9 +35,13 @@ def parse_action(text: str) -> Action:
 
 
 def compile_override(policy: Policy, rule: Rule) -> Override | None:
-    """How namespaces change the action; None where they do not."""
-    own = rule.validate.failure_action_overrides if rule.validate is not None else ()
-    overrides = own or policy.spec.validation_failure_action_overrides
+    """How namespaces change the action; None where they do not.
+
+    As in Kyverno 1.19, an action that the rule names precedes the overrides of the policy.
+    """
+    overrides = rule.validate.failure_action_overrides if rule.validate is not None else ()
+    if _find_own_action(rule) is None:
+        overrides = (*overrides, *policy.spec.validation_failure_action_overrides)
     if not overrides:
         return None
     tests = [_compile_one(override) for override in overrides]
@@ -58,7 +67,7 @@ def _compile_one(override: ActionOverride) -> Override:
             return None
         if labels is not None and not labels(request.namespace_labels):
             return None
-        return action if names or labels is not None else None
+        return action
 
     return test
 

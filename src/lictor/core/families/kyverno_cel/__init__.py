@@ -156,6 +156,12 @@ class CelFamily(Family):
 
         return list_generations(record) if isinstance(record, GeneratingPolicy) else ()
 
+    def list_chained_rules(self, record: PolicyRecord) -> Iterable[str]:
+        how = getattr(record.spec, "evaluation", None)
+        skips = getattr(how, "skip_background_requests", True)
+        # MutatingPolicies have rules without names, GeneratingPolicies those of the policy.
+        return () if skips else ("", record.metadata.name)
+
     def list_existing_mutations(self, record: PolicyRecord) -> frozenset[str]:
         from lictor.core.families.kyverno_cel.mutating import list_existing_mutations
         from lictor.core.families.kyverno_cel.records import MutatingPolicy

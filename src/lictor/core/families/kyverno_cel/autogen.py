@@ -14,7 +14,7 @@ from lictor.core.families.registry import registry
 from lictor.core.lang.cel.lexer import CelToken, find_close, read_tokens
 from lictor.core.model.cel_policy import ImageValidatingSpec, MutatingSpec, PodControllers
 from lictor.core.model.constraints import MatchResources, Mutation, ResourceRule
-from lictor.core.model.metadata import PolicyRecord
+from lictor.core.model.metadata import LabelSelector, PolicyRecord
 from lictor.core.model.program import Phase
 from lictor.core.model.result import RuleType
 from lictor.core.raw import Json, JsonObject
@@ -26,6 +26,8 @@ _CONTROLLERS = {
     "jobs": "batch", "cronjobs": "batch",
 }  # fmt: skip
 _CRON_JOBS = "cronjobs"
+# The namespace of a Pod is that of its controller: templates have none.
+_POD_FIELD = re.compile(rb"(object|oldObject)\.(spec|metadata(?!\.namespace\b))")
 
 
 class TemplatePath(msgspec.Struct, frozen=True):
@@ -37,14 +39,9 @@ class TemplatePath(msgspec.Struct, frozen=True):
 
     def rewrite(self, spec: Spec) -> Spec:
         """The spec of a policy about Pods, as one about these controllers."""
-        text = msgspec.json.encode(spec)
-        # Plain text, at any position, in this order: it is what Kyverno does, and authors rely
-        # on what it finds and on what it leaves alone.
-        for part in ("spec", "metadata"):
-            for variable in ("object", "oldObject"):
-                text = text.replace(
-                    f"{variable}.{part}".encode(), f"{variable}.{self.template}.{part}".encode()
-                )
+        # Plain text, at any position: it is what Kyverno does, and authors rely on what it finds
+        # and on what it leaves alone.
+        text = _POD_FIELD.sub(rf"\1.{self.template}.\2".encode(), msgspec.json.encode(spec))
         rewritten = msgspec.json.decode(text, type=type(spec))
         return msgspec.structs.replace(rewritten, match_constraints=self.constraints)
 
@@ -58,20 +55,21 @@ def list_template_paths(
     operations = constraints.resource_rules[0].operations
     if not operations:
         return
+    selector = constraints.namespace_selector
     chosen = set(_CONTROLLERS)
     if wanted is not None and wanted.controllers is not None:
         chosen &= set(wanted.controllers)
     if _CRON_JOBS in chosen:
-        yield TemplatePath(
-            "cronjobs", "spec.jobTemplate.spec.template", _constrain({_CRON_JOBS}, operations)
-        )
+        only = _constrain({_CRON_JOBS}, operations, selector)
+        yield TemplatePath("cronjobs", "spec.jobTemplate.spec.template", only)
     if plain := chosen - {_CRON_JOBS}:
-        yield TemplatePath("defaults", "spec.template", _constrain(plain, operations))
+        only = _constrain(plain, operations, selector)
+        yield TemplatePath("defaults", "spec.template", only)
 
 
 def _is_about_pods(constraints: MatchResources) -> bool:
-    selectors = (constraints.namespace_selector, constraints.object_selector)
-    if any(s is not None and (s.match_labels or s.match_expressions) for s in selectors):
+    labels = constraints.object_selector
+    if labels is not None and (labels.match_labels or labels.match_expressions):
         return False
     if constraints.exclude_resource_rules or len(constraints.resource_rules) != 1:
         return False
@@ -80,7 +78,9 @@ def _is_about_pods(constraints: MatchResources) -> bool:
     return about == ((), ("",), ("v1",), ("pods",))
 
 
-def _constrain(resources: set[str], operations: tuple[str, ...]) -> MatchResources:
+def _constrain(
+    resources: set[str], operations: tuple[str, ...], selector: LabelSelector | None
+) -> MatchResources:
     groups = sorted({_CONTROLLERS[resource] for resource in resources})
     return MatchResources(
         resource_rules=tuple(
@@ -92,11 +92,14 @@ def _constrain(resources: set[str], operations: tuple[str, ...]) -> MatchResourc
             )
             for group in groups
         ),
+        namespace_selector=selector,
         # An API server sends older versions in this one; a file of an older one is left alone.
         match_policy="Exact",
     )
 
 
+# Whole words: `namespaceObject.metadata.labels` is no field of the Pod.
+_CHANGED_FIELD = re.compile(r"\b(object|oldObject|Object)\.(spec|metadata\.(?:labels|annotations))")
 # `oldObject.metadata` ends in the same letters and is no type.
 _METADATA_TYPE = re.compile(r"\bObject\.metadata\b")
 
@@ -137,10 +140,7 @@ def _rewrite_mutation(mutation: Mutation, template_path: TemplatePath) -> Mutati
 def _rewrite(text: str, template_path: TemplatePath) -> str:
     """Plain text, at any position, as Kyverno does it; authors rely on what it leaves alone."""
     deeper = template_path.template
-    for root in ("object", "Object"):
-        text = text.replace(f"{root}.spec", f"{root}.{deeper}.spec")
-        for field in ("labels", "annotations"):
-            text = text.replace(f"{root}.metadata.{field}", f"{root}.{deeper}.metadata.{field}")
+    text = _CHANGED_FIELD.sub(rf"\1.{deeper}.\2", text)
     return _METADATA_TYPE.sub(f"Object.{deeper}.metadata", text)
 
 

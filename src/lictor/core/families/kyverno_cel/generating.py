@@ -133,5 +133,6 @@ def list_generations(policy: GeneratingPolicy) -> tuple[GenerationSettings]:
         how.synchronize.enabled,
         how.orphan_downstream_on_policy_delete.enabled,
         how.generate_existing.enabled,
+        policy.spec.use_server_side_apply,
     )
     return (settings,)

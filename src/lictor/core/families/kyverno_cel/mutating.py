@@ -43,6 +43,7 @@ def compile_mutating(policy: MutatingPolicy, context: CompileContext) -> Program
         rules=state_needs(_compile_rules(spec, ref, around), spec),
         admission=spec.evaluation.admission.enabled,
         background=spec.evaluation.background.enabled,
+        skips_background_requests=spec.evaluation.skip_background_requests,
     )
 
 
@@ -156,7 +157,12 @@ class _Builder(msgspec.Struct, frozen=True):
             template=ResultTemplate(self.ref, RuleType.MUTATION, _action(spec)),
             exemptions=compile_exemptions(self.around.exceptions, self.ref, plain),
             matches=compile_match_conditions(spec.match_conditions, language),
-            change=compile_mutations(spec.mutations, language, keeps_variables=True),
+            change=compile_mutations(
+                spec.mutations,
+                language,
+                keeps_variables=True,
+                replaces_atomic=spec.evaluation.use_server_side_apply,
+            ),
             annotate=compile_annotations(spec.audit_annotations, language, refuse_null=True),
             target_matches=compile_match_conditions(
                 spec.target_match_conditions, language, where="targetMatchConditions"

@@ -134,13 +134,19 @@ _NAMES: dict[type, str] = {
 _IDENTITY = frozenset(("apiVersion", "kind"))
 
 
-def apply_configuration(resource: JsonObject, configuration: JsonObject) -> JsonObject:
-    """Merge `configuration` into `resource`, whose kind decides how."""
+def apply_configuration(
+    resource: JsonObject, configuration: JsonObject, *, replaces_atomic: bool = False
+) -> JsonObject:
+    """Merge `configuration` into `resource`, whose kind decides how.
+
+    `replaces_atomic`: replace atomic lists and maps as a whole, instead of an error.
+    """
     form = _find_form(resource)
     part = {key: value for key, value in configuration.items() if key not in _IDENTITY}
     try:
         _require(check_form(part, form), "failed to convert patch object to typed object")
-        _refuse_wholes(part, form)
+        if not replaces_atomic:
+            _refuse_wholes(part, form)
         faults = check_form(resource, form, is_stored=True)
         _require(faults, "failed to convert original object to typed object")
         merged = merge_values(resource, part, form)

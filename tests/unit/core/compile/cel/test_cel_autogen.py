@@ -66,9 +66,6 @@ def test_controllers(controllers, expected):
         MatchResources(
             resource_rules=(PODS,), object_selector=LabelSelector(match_labels={"a": "b"})
         ),
-        MatchResources(
-            resource_rules=(PODS,), namespace_selector=LabelSelector(match_labels={"a": "b"})
-        ),
         *(
             MatchResources(resource_rules=(rule,))
             for rule in (
@@ -88,3 +85,10 @@ def test_only_policies_about_pods_alone(constraints):
 def test_empty_selectors_do_not_count():
     constraints = MatchResources(LabelSelector(), LabelSelector(), (PODS,))
     assert len(list(list_template_paths(constraints, None))) == 2
+
+
+def test_the_namespaces_of_a_policy_are_those_of_its_variants():
+    chosen = LabelSelector(match_labels={"a": "b"})
+    constraints = MatchResources(resource_rules=(PODS,), namespace_selector=chosen)
+    paths = list(list_template_paths(constraints, None))
+    assert [each.constraints.namespace_selector for each in paths] == [chosen, chosen]
