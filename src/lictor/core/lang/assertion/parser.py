@@ -1,25 +1,25 @@
-"""Parses tokens to a closure by binding power: an operator takes what binds tighter."""
+"""Parses expressions of assertions: JMESPath with variables, `let` and arithmetic."""
 
 import json
 import re
-from collections.abc import Callable, Iterator
-
-import msgspec
+from collections.abc import Callable, Iterable, Iterator
+from typing import ClassVar
 
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.lang.assertion import operators
 from lictor.core.lang.assertion.functions import find_function
 from lictor.core.lang.assertion.operators import Evaluate
 from lictor.core.lang.jmespath.functions import JmesPathHost
+from lictor.core.lang.jmespath.parser import BINARY, MAX_LENGTH, POWERS, QueryParser
+from lictor.core.lang.jmespath.syntax import (
+    ARITHMETIC_SYMBOLS,
+    SYMBOLS,
+    Lexeme,
+    Node,
+    NodeKind,
+    Token,
+)
 from lictor.core.raw import Json
-
-NAME = "name"
-QUOTED = "quoted"
-VARIABLE = "variable"
-NUMBER = "number"
-TEXT = "text"
-JSON = "json"
-END = "end"
 
 # re: linear - an unclosed text ends the scan
 _LEXEME = re.compile(
@@ -33,325 +33,187 @@ _LEXEME = re.compile(
     | `(?P<json>(?:\\.|[^`\\])*)`""",
     re.VERBOSE | re.DOTALL,
 )
-# Equivalent symbols.
-_ALIASES = {"\u2212": "-", "\u00f7": "/"}
+_TOKENS = {
+    **SYMBOLS,
+    **ARITHMETIC_SYMBOLS,
+    "\u2212": Token.MINUS,
+    "\u00f7": Token.DIVIDE,
+}
+# The first symbol of each token.
+_SIGNS = {token: symbol for symbol, token in reversed(_TOKENS.items())}
 
 
-class AssertionToken(msgspec.Struct, frozen=True):
-    """A symbol, or a value of one of the kinds above; `kind` of a symbol is the symbol."""
-
-    kind: str
-    value: str
-    position: int
-
-
-def read_tokens(text: str) -> Iterator[AssertionToken]:
+def read_tokens(text: str) -> Iterator[Lexeme]:
     """Split the text into tokens; the last one is END."""
     position = 0
     while position < len(text):
         found = _LEXEME.match(text, position)
         if found is None:
-            raise SyntaxFaultError(
-                f"SyntaxError: unknown or unclosed {text[position]!r}", text=text, position=position
-            )
+            message = f"SyntaxError: unknown or unclosed {text[position]!r}"
+            raise SyntaxFaultError(message, text=text, position=position)
         kind = found.lastgroup or ""
-        value = found[kind]
-        if kind == "symbol":
-            sign = _ALIASES.get(value, value)
-            yield AssertionToken(sign, sign, position)
-        elif kind != "space":
-            yield AssertionToken(kind, value, position)
+        if kind != "space":
+            try:
+                yield Lexeme(*_read_value(kind, found[kind]), position)
+            except (ValueError, RecursionError) as error:
+                message = f"SyntaxError: {found[kind]!r} is not JSON: {error}"
+                raise SyntaxFaultError(message, text=text, position=position) from error
         position = found.end()
-    yield AssertionToken(END, "", len(text))
+    yield Lexeme(Token.END, "", len(text))
 
 
-_POWERS = {
-    "=": 1,
-    "|": 1,
-    "||": 2,
-    "&&": 3,
-    "==": 5,
-    "!=": 5,
-    "<": 5,
-    "<=": 5,
-    ">": 5,
-    ">=": 5,
-    "-": 6,
-    "+": 6,
-    "//": 7,
-    "/": 7,
-    "%": 7,
-    "\u00d7": 7,
-    "[]": 9,
-    "*": 20,
-    "[?": 21,
-    ".": 40,
-    "!": 45,
-    "{": 50,
-    "[": 55,
-    "(": 60,
-}
-_PROJECTION_END = 10
-_MAX_LENGTH = 16 * 1024
-_MAX_DIGITS = 18
+def _read_value(kind: str, value: str) -> tuple[Token, Json]:
+    match kind:
+        case "symbol":
+            return _TOKENS[value], value
+        case "variable":
+            return Token.VARIABLE, value[1:]
+        case "text":
+            # Only the quote and the backslash itself are escaped; other backslashes are literal.
+            halves = value.split("\\\\")
+            return Token.TEXT, "\\".join(half.replace("\\'", "'") for half in halves)
+        case "quoted":
+            return Token.QUOTED_NAME, json.loads(f'"{value}"')
+        case "json":
+            return Token.JSON, json.loads(value.replace("\\`", "`"))
+        case _:
+            return Token.NAME if kind == "name" else Token.NUMBER, value
 
 
 def parse_expression(text: str, host: JmesPathHost) -> Evaluate:
     """Compile an expression; raises SyntaxFaultError with the position."""
-    if len(text) > _MAX_LENGTH:
-        raise SyntaxFaultError("the expression is too long", text=text, position=_MAX_LENGTH)
-    parser = _Parser(text, host)
-    try:
-        evaluate = parser.expression(0)
-    except RecursionError:
-        raise SyntaxFaultError("the expression is nested too deeply", text=text) from None
-    if parser.kind != END:
-        raise parser.fault("unexpected token at the end of the expression")
-    return evaluate
+    if len(text) > MAX_LENGTH:
+        raise SyntaxFaultError("the expression is too long", text=text, position=MAX_LENGTH)
+    return _Builder(host).build(_AssertionParser(text, read_tokens(text)).parse())
 
 
-class _Parser:
-    """A position in the tokens of one text."""
+class _AssertionParser(QueryParser):
+    powers: ClassVar = {
+        **POWERS,
+        Token.MINUS: 6,
+        Token.PLUS: 6,
+        **dict.fromkeys((Token.FLOOR_DIVIDE, Token.DIVIDE, Token.MODULO, Token.TIMES), 7),
+    }
+    binary: ClassVar = {
+        **BINARY,
+        **dict.fromkeys((*ARITHMETIC_SYMBOLS.values(), Token.STAR), NodeKind.ARITHMETIC),
+    }
+    requires_commas: ClassVar = True
 
-    def __init__(self, text: str, host: JmesPathHost) -> None:
-        self._text = text
-        self._host = host
-        self._tokens = list(read_tokens(text))
-        self._at = 0
-        self._prefixes: dict[str, Callable[[AssertionToken], Evaluate]] = {
-            NAME: self._name,
-            QUOTED: self._quoted,
-            VARIABLE: self._variable,
-            TEXT: self._literal_text,
-            JSON: self._literal,
-            "@": lambda _: operators.identity,
-            "+": lambda _: operators.build_sign("+", self.expression(_POWERS["+"])),
-            "-": lambda _: operators.build_sign("-", self.expression(_POWERS["-"])),
-            "*": lambda _: self._values(),
-            "[?": lambda _: self._filter(operators.identity),
-            "[]": lambda _: self._flatten(operators.identity),
-            "[": lambda _: self._bracket(),
-            "{": lambda _: self._object(),
-            "&": lambda _: operators.build_reference(self.expression(0)),
-            "!": lambda _: operators.build_not(self.expression(_POWERS["!"])),
-            "(": lambda _: self._parenthesis(),
+    def __init__(self, text: str, lexemes: Iterator[Lexeme]) -> None:
+        super().__init__(text, lexemes)
+        self._prefixes |= {
+            Token.NAME: self._name,
+            Token.VARIABLE: lambda found: Node(NodeKind.VARIABLE, (), found.value, found.position),
+            Token.PLUS: self._sign,
+            Token.MINUS: self._sign,
         }
-        self._infixes: dict[str, Callable[[Evaluate], Evaluate]] = {
-            ".": self._dot,
-            "|": lambda left: operators.build_pipe(left, self.expression(_POWERS["|"])),
-            "||": lambda left: operators.build_or(left, self.expression(_POWERS["||"])),
-            "&&": lambda left: operators.build_and(left, self.expression(_POWERS["&&"])),
-            "[?": self._filter,
-            "[]": self._flatten,
-            "[": self._bracket_after,
-        }
+        # Only a plain name can be called.
+        del self._infixes[Token.LEFT_PAREN]
 
-    @property
-    def kind(self) -> str:
-        return self._tokens[self._at].kind
-
-    def fault(self, message: str) -> SyntaxFaultError:
-        token = self._tokens[self._at]
-        return SyntaxFaultError(
-            f"SyntaxError: {message}: {token.value or token.kind!r} in {self._text!r}",
-            text=self._text,
-            position=token.position,
-        )
-
-    def _advance(self) -> AssertionToken:
-        token = self._tokens[self._at]
-        if token.kind != END:
-            self._at += 1
-        return token
-
-    def _take(self, kind: str) -> AssertionToken:
-        if self.kind != kind:
-            raise self.fault(f"expected {kind!r}")
-        return self._advance()
-
-    def expression(self, power: int) -> Evaluate:
-        prefix = self._prefixes.get(self.kind)
-        if prefix is None:
-            raise self.fault("incomplete expression" if self.kind == END else "invalid token")
-        left = prefix(self._advance())
-        while power < _POWERS.get(self.kind, 0):
-            left = self._infix(left)
-        return left
-
-    def _infix(self, left: Evaluate) -> Evaluate:
-        build = self._infixes.get(self.kind)
-        if build is not None:
-            self._advance()
-            return build(left)
-        sign = self.kind
-        if sign in operators.COMPARATORS:
-            self._advance()
-            return operators.build_comparison(sign, left, self.expression(_POWERS[sign]))
-        if sign in operators.ARITHMETIC:
-            self._advance()
-            return operators.build_arithmetic(sign, left, self.expression(_POWERS[sign]))
-        raise self.fault("unexpected token")
-
-    def _name(self, token: AssertionToken) -> Evaluate:
-        if token.value == "let" and self.kind == VARIABLE:
-            return self._let()
-        if self.kind == "(":
-            self._advance()
-            return self._call(token)
-        return operators.build_field(token.value)
-
-    def _quoted(self, token: AssertionToken) -> Evaluate:
-        if self.kind == "(":
-            raise self.fault("a quoted name cannot be the name of a function")
-        return operators.build_field(self._read_json(f'"{token.value}"', token))
-
-    def _variable(self, token: AssertionToken) -> Evaluate:
-        name = token.value[1:]
-        return operators.build_variable(name) if name else operators.nothing
-
-    def _literal_text(self, token: AssertionToken) -> Evaluate:
-        text = token.value
-        if "\\" in text:
-            # Only the quote and the backslash itself are escaped; other backslashes are literal.
-            halves = text.split("\\\\")
-            text = "\\".join(half.replace("\\'", "'") for half in halves)
-        return operators.build_literal(text)
-
-    def _literal(self, token: AssertionToken) -> Evaluate:
-        return operators.build_literal(self._read_json(token.value.replace("\\`", "`"), token))
-
-    def _read_json(self, text: str, token: AssertionToken) -> Json:
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError) as error:
-            message = f"SyntaxError: {text!r} is not JSON: {error}"
-            raise SyntaxFaultError(message, text=self._text, position=token.position) from error
-
-    def _call(self, name: AssertionToken) -> Evaluate:
-        arguments = []
-        while self.kind != ")":
-            arguments.append(self.expression(0))
-            if self.kind == ",":
-                self._advance()
+    def _name(self, lexeme: Lexeme) -> Node:
+        if lexeme.value == "let" and self.current is Token.VARIABLE:
+            return self._let(lexeme)
+        field = self._field(lexeme)
+        if self.current is not Token.LEFT_PAREN:
+            return field
         self._advance()
-        function = find_function(name.value, len(arguments), self._host)
-        return operators.build_call(function, arguments)
+        return self._call(field)
 
-    def _let(self) -> Evaluate:
+    def _sign(self, lexeme: Lexeme) -> Node:
+        inner = self.expression(self.powers[lexeme.token])
+        return Node(NodeKind.SIGN, (inner,), lexeme.token, lexeme.position)
+
+    def _let(self, lexeme: Lexeme) -> Node:
         parts = []
-        while not self._is_keyword("in"):
-            name = self._take(VARIABLE).value[1:]
-            self._take("=")
-            parts.append((name, self.expression(0)))
-            if self.kind == ",":
+        while self._lexemes[self._index].value != "in" or self.current is not Token.NAME:
+            variable = self._lexemes[self._index]
+            self._expect(Token.VARIABLE)
+            # The token of `=`, which has no meaning in other queries.
+            self._expect(Token.UNKNOWN)
+            parts.append(Node(NodeKind.KEY_VALUE, (self.expression(0),), variable.value))
+            if self.current is Token.COMMA:
                 self._advance()
         self._advance()
-        return operators.build_let(parts, self.expression(0))
+        return Node(NodeKind.LET, (*parts, self.expression(0)), position=lexeme.position)
 
-    def _is_keyword(self, word: str) -> bool:
-        return self.kind == NAME and self._tokens[self._at].value == word
 
-    def _parenthesis(self) -> Evaluate:
-        inner = self.expression(0)
-        self._take(")")
-        return inner
+class _Builder:
+    """Turns the nodes of one expression into closures."""
 
-    def _values(self) -> Evaluate:
-        right = operators.identity if self.kind == "]" else self._after_projection(_POWERS["*"])
-        return operators.build_value_projection(operators.identity, right)
+    def __init__(self, host: JmesPathHost) -> None:
+        self._host = host
 
-    def _filter(self, left: Evaluate) -> Evaluate:
-        condition = self.expression(0)
-        self._take("]")
-        if self.kind == "[]":
-            return operators.build_filter(left, operators.identity, condition)
-        return operators.build_filter(left, self._after_projection(_POWERS["[?"]), condition)
+    def build(self, node: Node) -> Evaluate:
+        special = _SPECIAL.get(node.kind)
+        if special is not None:
+            return special(self, node)
+        return _PLAIN[node.kind](*map(self.build, node.children))
 
-    def _flatten(self, left: Evaluate) -> Evaluate:
-        return operators.build_flatten(left, self._after_projection(_POWERS["[]"]))
+    def build_projection(self, node: Node) -> Evaluate:
+        left, right = node.children[0], self.build(node.children[1])
+        if left.kind is NodeKind.FLATTEN:
+            return operators.build_flatten(self.build(left.children[0]), right)
+        if left.kind is NodeKind.INDEX_EXPRESSION and left.children[1].kind is NodeKind.SLICE:
+            whole, part = left.children
+            return operators.build_slice(self.build(whole), slice(*part.value), right)
+        return operators.build_projection(self.build(left), right)
 
-    def _bracket(self) -> Evaluate:
-        if self.kind in (NUMBER, ":"):
-            return self._index(operators.identity)
-        if self.kind == "*" and self._tokens[self._at + 1].kind == "]":
-            return self._star(operators.identity)
-        return self._list()
+    def build_index(self, node: Node) -> Evaluate:
+        return operators.build_index(self.build(node.children[0]), node.children[1].value)
 
-    def _bracket_after(self, left: Evaluate) -> Evaluate:
-        if self.kind in (NUMBER, ":"):
-            return self._index(left)
-        return self._star(left)
+    def build_call(self, node: Node) -> Evaluate:
+        function = find_function(node.value, len(node.children), self._host)
+        return operators.build_call(function, [self.build(each) for each in node.children])
 
-    def _star(self, left: Evaluate) -> Evaluate:
-        self._take("*")
-        self._take("]")
-        return operators.build_projection(left, self._after_projection(_POWERS["*"]))
+    def build_list(self, node: Node) -> Evaluate:
+        return operators.build_list([self.build(each) for each in node.children])
 
-    def _index(self, left: Evaluate) -> Evaluate:
-        parts: list[int | None] = [None]
-        while self.kind != "]":
-            if self.kind == ":" and len(parts) < 3:
-                self._advance()
-                parts.append(None)
-            elif parts[-1] is None:
-                parts[-1] = self._integer()
-            else:
-                raise self.fault("expected ']'")
-        self._advance()
-        if len(parts) == 1:
-            return operators.build_index(left, parts[0] or 0)
-        return operators.build_slice(left, slice(*parts), self._after_projection(_POWERS["*"]))
+    def build_object(self, node: Node) -> Evaluate:
+        return operators.build_object(dict(self._list_pairs(node.children)))
 
-    def _integer(self) -> int:
-        if len(self._tokens[self._at].value) > _MAX_DIGITS:
-            raise self.fault("the number is too large")
-        return int(self._take(NUMBER).value)
+    def build_let(self, node: Node) -> Evaluate:
+        *parts, body = node.children
+        return operators.build_let(list(self._list_pairs(parts)), self.build(body))
 
-    def _list(self) -> Evaluate:
-        parts = [self.expression(0)]
-        while self.kind != "]":
-            self._take(",")
-            parts.append(self.expression(0))
-        self._advance()
-        return operators.build_list(parts)
+    def build_operation(self, node: Node) -> Evaluate:
+        make: Callable[..., Evaluate] = _OPERATIONS[node.kind]
+        return make(_SIGNS[node.value], *map(self.build, node.children))
 
-    def _object(self) -> Evaluate:
-        parts: dict[str, Evaluate] = {}
-        while True:
-            token = self._advance()
-            if token.kind not in (NAME, QUOTED):
-                raise self.fault("expected a name")
-            quoted = token.kind == QUOTED
-            key = self._read_json(f'"{token.value}"', token) if quoted else token.value
-            self._take(":")
-            parts[key] = self.expression(0)
-            if self.kind == "}":
-                self._advance()
-                return operators.build_object(parts)
-            self._take(",")
+    def _list_pairs(self, nodes: Iterable[Node]) -> Iterator[tuple[str, Evaluate]]:
+        return ((each.value, self.build(each.children[0])) for each in nodes)
 
-    def _dot(self, left: Evaluate) -> Evaluate:
-        if self.kind == "*":
-            self._advance()
-            right = self._after_projection(_POWERS["."])
-            return operators.build_value_projection(left, right)
-        return operators.build_sub(left, self._after_dot(_POWERS["."]))
 
-    def _after_dot(self, power: int) -> Evaluate:
-        if self.kind in (NAME, QUOTED, "*"):
-            return self.expression(power)
-        if self.kind == "[":
-            self._advance()
-            return self._list()
-        if self.kind == "{":
-            self._advance()
-            return self._object()
-        raise self.fault("expected a name, a list or an object")
+def _build_variable(_: _Builder, node: Node) -> Evaluate:
+    return operators.build_variable(node.value) if node.value else operators.nothing
 
-    def _after_projection(self, power: int) -> Evaluate:
-        if _POWERS.get(self.kind, 0) < _PROJECTION_END:
-            return operators.identity
-        if self.kind in ("[", "[?"):
-            return self.expression(power)
-        self._take(".")
-        return self._after_dot(power)
+
+_PLAIN: dict[NodeKind, Callable[..., Evaluate]] = {
+    NodeKind.AND: operators.build_and,
+    NodeKind.EXPRESSION_REFERENCE: operators.build_reference,
+    NodeKind.FILTER_PROJECTION: operators.build_filter,
+    NodeKind.NOT: operators.build_not,
+    NodeKind.OR: operators.build_or,
+    NodeKind.PIPE: operators.build_pipe,
+    NodeKind.SUBEXPRESSION: operators.build_sub,
+    NodeKind.VALUE_PROJECTION: operators.build_value_projection,
+}
+_OPERATIONS: dict[NodeKind, Callable[..., Evaluate]] = {
+    NodeKind.ARITHMETIC: operators.build_arithmetic,
+    NodeKind.COMPARATOR: operators.build_comparison,
+    NodeKind.SIGN: operators.build_sign,
+}
+_SPECIAL: dict[NodeKind, Callable[[_Builder, Node], Evaluate]] = {
+    NodeKind.CURRENT: lambda _, __: operators.identity,
+    NodeKind.FIELD: lambda _, node: operators.build_field(node.value),
+    NodeKind.FUNCTION: _Builder.build_call,
+    NodeKind.IDENTITY: lambda _, __: operators.identity,
+    NodeKind.INDEX_EXPRESSION: _Builder.build_index,
+    NodeKind.LET: _Builder.build_let,
+    NodeKind.LITERAL: lambda _, node: operators.build_literal(node.value),
+    NodeKind.MULTI_SELECT_HASH: _Builder.build_object,
+    NodeKind.MULTI_SELECT_LIST: _Builder.build_list,
+    NodeKind.PROJECTION: _Builder.build_projection,
+    NodeKind.VARIABLE: _build_variable,
+    **dict.fromkeys(_OPERATIONS, _Builder.build_operation),
+}

@@ -1,6 +1,7 @@
 """Parses tokens to a tree by binding power: an operator takes what binds tighter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.lang.jmespath.syntax import (
@@ -14,7 +15,7 @@ from lictor.core.lang.jmespath.syntax import (
 )
 from lictor.core.raw import Json
 
-_POWERS = {
+POWERS = {
     Token.PIPE: 1,
     Token.OR: 2,
     Token.AND: 3,
@@ -34,9 +35,15 @@ _POWERS = {
     Token.LEFT_PAREN: 60,
 }
 _PROJECTION_STOP = 10
-_COMPARATORS = frozenset(token for token, power in _POWERS.items() if power == 5)
-_BINARY = {Token.PIPE: NodeKind.PIPE, Token.OR: NodeKind.OR, Token.AND: NodeKind.AND}
-_MAX_LENGTH = 16 * 1024
+# The nodes of operators between two operands.
+BINARY = {
+    Token.PIPE: NodeKind.PIPE,
+    Token.OR: NodeKind.OR,
+    Token.AND: NodeKind.AND,
+    **{token: NodeKind.COMPARATOR for token, power in POWERS.items() if power == 5},
+}
+_NAMED_BY_KIND = (NodeKind.PIPE, NodeKind.OR, NodeKind.AND)
+MAX_LENGTH = 16 * 1024
 _MAX_NESTING = 100
 _MAX_DEPTH = 150
 _INT_LIMIT = 1 << 63
@@ -44,21 +51,22 @@ _INT_LIMIT = 1 << 63
 
 def parse(text: str) -> Node:
     """Parse a query; raises SyntaxFaultError with the position."""
-    if len(text) > _MAX_LENGTH:
-        raise SyntaxFaultError("the expression is too long", text=text, position=_MAX_LENGTH)
-    parser = _Parser(text)
-    node = parser.expression(0)
-    if parser.current is not Token.END:
-        raise parser.fault(f"unexpected {TOKEN_WORDS[parser.current]} after the expression")
-    return node
+    if len(text) > MAX_LENGTH:
+        raise SyntaxFaultError("the expression is too long", text=text, position=MAX_LENGTH)
+    return QueryParser(text, read_tokens(text)).parse()
 
 
-class _Parser:
+class QueryParser:
     """A position in the tokens of one text."""
 
-    def __init__(self, text: str) -> None:
+    powers: ClassVar = POWERS
+    binary: ClassVar = BINARY
+    # Between the pairs of an object.
+    requires_commas: ClassVar = False
+
+    def __init__(self, text: str, lexemes: Iterable[Lexeme]) -> None:
         self._text = text
-        self._lexemes = list(read_tokens(text))
+        self._lexemes = list(lexemes)
         self._index = 0
         self._nesting = 0
         self._prefixes: dict[Token, Callable[[Lexeme], Node]] = {
@@ -84,6 +92,13 @@ class _Parser:
             Token.LEFT_BRACKET: self._bracket_after,
         }
 
+    def parse(self) -> Node:
+        """The tree of the whole text."""
+        node = self.expression(0)
+        if self.current is not Token.END:
+            raise self.fault(f"unexpected {TOKEN_WORDS[self.current]} after the expression")
+        return node
+
     @property
     def current(self) -> Token:
         return self._lexemes[self._index].token
@@ -101,7 +116,7 @@ class _Parser:
         if prefix is None:
             raise self._unexpected(lexeme)
         node = prefix(lexeme)
-        while power < _POWERS.get(self.current, 0):
+        while power < self.powers.get(self.current, 0):
             node = self._extend(node)
             if node.depth > _MAX_DEPTH:
                 raise self.fault("the expression is nested too deeply")
@@ -114,12 +129,11 @@ class _Parser:
         infix = self._infixes.get(token)
         if infix is not None:
             return infix(left)
-        if token in _BINARY:
-            right = self.expression(_POWERS[token])
-            return Node(_BINARY[token], (left, right), position=lexeme.position)
-        if token in _COMPARATORS:
-            right = self.expression(_POWERS[token])
-            return Node(NodeKind.COMPARATOR, (left, right), token, lexeme.position)
+        kind = self.binary.get(token)
+        if kind is not None:
+            operator = None if kind in _NAMED_BY_KIND else token
+            operands = (left, self.expression(self.powers[token]))
+            return Node(kind, operands, operator, lexeme.position)
         raise self.fault(f"unexpected {TOKEN_WORDS[token]}", lexeme.position)
 
     def _unexpected(self, lexeme: Lexeme) -> SyntaxFaultError:
@@ -144,7 +158,7 @@ class _Parser:
     def _star(self, _: Lexeme) -> Node:
         right = IDENTITY
         if self.current is not Token.RIGHT_BRACKET:
-            right = self._projected(_POWERS[Token.STAR])
+            right = self._projected(self.powers[Token.STAR])
         return Node(NodeKind.VALUE_PROJECTION, (IDENTITY, right))
 
     def _bracket(self) -> Node:
@@ -158,7 +172,7 @@ class _Parser:
         return Node(NodeKind.EXPRESSION_REFERENCE, (self.expression(0),), position=lexeme.position)
 
     def _negation(self, lexeme: Lexeme) -> Node:
-        inner = self.expression(_POWERS[Token.NOT])
+        inner = self.expression(self.powers[Token.NOT])
         return Node(NodeKind.NOT, (inner,), position=lexeme.position)
 
     def _parenthesis(self) -> Node:
@@ -171,8 +185,8 @@ class _Parser:
     def _dot(self, left: Node) -> Node:
         if self.current is Token.STAR:
             self._advance()
-            return Node(NodeKind.VALUE_PROJECTION, (left, self._projected(_POWERS[Token.DOT])))
-        return Node(NodeKind.SUBEXPRESSION, (left, self._after_dot(_POWERS[Token.DOT])))
+            return Node(NodeKind.VALUE_PROJECTION, (left, self._projected(self.powers[Token.DOT])))
+        return Node(NodeKind.SUBEXPRESSION, (left, self._after_dot(self.powers[Token.DOT])))
 
     def _call(self, left: Node) -> Node:
         # A function's name is any token with a text; commas between arguments may be missing.
@@ -191,11 +205,11 @@ class _Parser:
         self._expect(Token.RIGHT_BRACKET)
         right = IDENTITY
         if self.current is not Token.FLATTEN:
-            right = self._projected(_POWERS[Token.FILTER])
+            right = self._projected(self.powers[Token.FILTER])
         return Node(NodeKind.FILTER_PROJECTION, (left, right, condition))
 
     def _flatten(self, left: Node) -> Node:
-        right = self._projected(_POWERS[Token.FLATTEN])
+        right = self._projected(self.powers[Token.FLATTEN])
         return Node(NodeKind.PROJECTION, (Node(NodeKind.FLATTEN, (left,)), right))
 
     def _bracket_after(self, left: Node) -> Node:
@@ -203,7 +217,7 @@ class _Parser:
             return self._index_or_slice(left)
         self._expect(Token.STAR)
         self._expect(Token.RIGHT_BRACKET)
-        return Node(NodeKind.PROJECTION, (left, self._projected(_POWERS[Token.STAR])))
+        return Node(NodeKind.PROJECTION, (left, self._projected(self.powers[Token.STAR])))
 
     # Pieces.
 
@@ -220,7 +234,7 @@ class _Parser:
 
     def _projected(self, power: int) -> Node:
         """Parse what is applied to each element of a projection."""
-        if _POWERS.get(self.current, 0) < _PROJECTION_STOP:
+        if self.powers.get(self.current, 0) < _PROJECTION_STOP:
             return IDENTITY
         if self.current in (Token.LEFT_BRACKET, Token.FILTER):
             return self.expression(power)
@@ -237,7 +251,7 @@ class _Parser:
             return Node(NodeKind.INDEX_EXPRESSION, (left, index))
         cut = Node(NodeKind.SLICE, (), self._slice_parts(), position)
         whole = Node(NodeKind.INDEX_EXPRESSION, (left, cut))
-        return Node(NodeKind.PROJECTION, (whole, self._projected(_POWERS[Token.STAR])))
+        return Node(NodeKind.PROJECTION, (whole, self._projected(self.powers[Token.STAR])))
 
     def _slice_parts(self) -> Json:
         parts: list[int | None] = [None, None, None]
@@ -271,8 +285,8 @@ class _Parser:
     def _multi_select_hash(self) -> Node:
         pairs = [self._pair()]
         while self.current is not Token.RIGHT_BRACE:
-            if self.current is Token.COMMA:
-                self._advance()
+            if self.requires_commas or self.current is Token.COMMA:
+                self._expect(Token.COMMA)
             pairs.append(self._pair())
         self._advance()
         return Node(NodeKind.MULTI_SELECT_HASH, tuple(pairs))

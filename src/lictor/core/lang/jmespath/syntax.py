@@ -1,4 +1,7 @@
-"""Tokens of a JMESPath query, and the nodes of its parsed tree."""
+"""Tokens of a JMESPath query, and the nodes of its parsed tree.
+
+Those of the dialect of assertions are here, too; no other query has them.
+"""
 
 import re
 from collections.abc import Iterator
@@ -37,6 +40,11 @@ class NodeKind(StrEnum):
     SLICE = "ASTSlice"
     SUBEXPRESSION = "ASTSubexpression"
     VALUE_PROJECTION = "ASTValueProjection"
+    # In assertions only.
+    ARITHMETIC = "ASTArithmeticExpression"
+    LET = "ASTLetExpression"
+    SIGN = "ASTArithmeticUnaryExpression"
+    VARIABLE = "ASTVariable"
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -99,6 +107,14 @@ class Token(StrEnum):
     AND = "tAnd"
     NOT = "tNot"
     END = "tEOF"
+    # In assertions only.
+    VARIABLE = "tVarref"
+    PLUS = "tPlus"
+    MINUS = "tMinus"
+    TIMES = "tMultiply"
+    DIVIDE = "tDivide"
+    FLOOR_DIVIDE = "tDiv"
+    MODULO = "tModulo"
 
 
 class Lexeme(msgspec.Struct, frozen=True):
@@ -109,7 +125,7 @@ class Lexeme(msgspec.Struct, frozen=True):
     position: int
 
 
-_SYMBOLS = {
+SYMBOLS = {
     "||": Token.OR, "|": Token.PIPE, "&&": Token.AND, "&": Token.EXPRESSION_REFERENCE,
     "==": Token.EQUAL, "=": Token.UNKNOWN, "!=": Token.NOT_EQUAL, "!": Token.NOT,
     "<=": Token.LESS_OR_EQUAL, "<": Token.LESS, ">=": Token.GREATER_OR_EQUAL, ">": Token.GREATER,
@@ -117,9 +133,14 @@ _SYMBOLS = {
     ".": Token.DOT, "*": Token.STAR, ",": Token.COMMA, ":": Token.COLON, "@": Token.CURRENT,
     "{": Token.LEFT_BRACE, "}": Token.RIGHT_BRACE, "(": Token.LEFT_PAREN, ")": Token.RIGHT_PAREN,
 }  # fmt: skip
+ARITHMETIC_SYMBOLS = {
+    "+": Token.PLUS, "-": Token.MINUS, "\u00d7": Token.TIMES, "/": Token.DIVIDE,
+    "//": Token.FLOOR_DIVIDE, "%": Token.MODULO,
+}  # fmt: skip
 # In error messages.
 TOKEN_WORDS = {
-    **{token: f"'{symbol}'" for symbol, token in _SYMBOLS.items()},
+    **{token: f"'{symbol}'" for symbol, token in {**SYMBOLS, **ARITHMETIC_SYMBOLS}.items()},
+    Token.VARIABLE: "a variable",
     Token.NUMBER: "a number",
     Token.NAME: "a name",
     Token.QUOTED_NAME: "a quoted name",
@@ -160,7 +181,7 @@ def _read_lexeme(kind: str, value: str, position: int, text: str) -> Lexeme:
     if kind == "name":
         return Lexeme(Token.NAME, value, position)
     if kind == "symbol":
-        return Lexeme(_SYMBOLS[value], value, position)
+        return Lexeme(SYMBOLS[value], value, position)
     if kind == "number":
         return Lexeme(Token.NUMBER, value, position)
     if kind == "text":
