@@ -23,7 +23,12 @@ from lictor.webhook.policy_webhooks import run_review
 from lictor.webhook.probe import Probe, open_unix_socket
 from lictor.webhook.slots import ProcessSlot, SharedFlag
 from lictor.webhook.span_export import check_tracing
-from lictor.webhook.supervisor import SupervisedProcess, Supervisor
+from lictor.webhook.supervisor import (
+    SupervisedProcess,
+    Supervisor,
+    pair_processes,
+    run_in_child,
+)
 
 if TYPE_CHECKING:
     from lictor.webhook.worker import SideTask
@@ -123,10 +128,7 @@ def _build_workers(
             probe=Probe(addresses[number]),
         )
 
-    processes = [build_process(number) for number in range(workers)]
-    for number, process in enumerate(processes):
-        process.successor = build_process(workers + number)
-    return processes
+    return pair_processes(build_process, workers)
 
 
 def _build_slow(
@@ -231,21 +233,9 @@ def _find_certificate(options: ServeOptions) -> tuple[bytes, bytes, bool]:
 
 def _make_certificate() -> tuple[bytes, bytes]:
     """In a separate process: the libraries take memory that is not needed afterwards."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            pair = make_temporary(("localhost", "127.0.0.1", "::1", socket.gethostname()[:63]))
-            os.write(writer, msgspec.msgpack.encode(pair))
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        data = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    if os.waitstatus_to_exitcode(status) != 0:
+    names = ("localhost", "127.0.0.1", "::1", socket.gethostname()[:63])
+    data, code = run_in_child(lambda: msgspec.msgpack.encode(make_temporary(names)))
+    if code != 0:
         raise UsageError("no certificate could be made; give --tlsCert and --tlsKey")
     certificate, key = msgspec.msgpack.decode(data, type=tuple[bytes, bytes])
     return certificate, key

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import orjson
 
 from lictor.core.errors import SlowRequestError
@@ -24,16 +25,68 @@ _MOST_OF_A_NAMESPACE = 4
 _MOST_IN_LINE = 16
 
 
+class TurnLimits(msgspec.Struct, frozen=True):
+    """How many requests are evaluated at the same time, and how many wait: of one key, and of all.
+
+    A key is a namespace or a policy: one that is slow must not block others.
+    """
+
+    most_of_one: int
+    most: int
+    waiting_of_one: int
+    waiting: int
+
+
+class FairTurns:
+    """Limits what is evaluated at the same time; belongs to one event loop."""
+
+    def __init__(self, limits: TurnLimits) -> None:
+        self._limits = limits
+        self._running: Counter[str] = Counter()
+        self._waiting: Counter[str] = Counter()
+        self._left = asyncio.Condition()
+
+    @asynccontextmanager
+    async def take(self, key: str, seconds: float | None = None) -> AsyncIterator[None]:
+        """Hold a turn; SlowRequestError where there is none within so many seconds."""
+        if self._is_full(key):
+            await self._wait(key, seconds)
+        self._running[key] += 1
+        try:
+            yield
+        finally:
+            self._running -= Counter((key,))
+            async with self._left:
+                self._left.notify_all()
+
+    def _is_full(self, key: str) -> bool:
+        limits, running = self._limits, self._running
+        return running.total() >= limits.most or running[key] >= limits.most_of_one
+
+    async def _wait(self, key: str, seconds: float | None) -> None:
+        limits, waiting = self._limits, self._waiting
+        if waiting[key] >= limits.waiting_of_one or waiting.total() >= limits.waiting:
+            raise SlowRequestError("too many requests at once that take long to evaluate")
+        self._waiting[key] += 1
+        try:
+            async with asyncio.timeout(seconds), self._left:
+                await self._left.wait_for(lambda: not self._is_full(key))
+        except TimeoutError:
+            raise SlowRequestError("requests that take long left no time for this one") from None
+        finally:
+            self._waiting -= Counter((key,))
+
+
 class SlowRequests:
     """The way to the process that has time."""
 
     def __init__(self, address: str) -> None:
         """`address`: the Unix socket on which that process listens; empty where there is none."""
         self._address = address
-        # Requests of each namespace: those that are there, and those in line.
-        self._asked: Counter[str] = Counter()
-        self._in_line: Counter[str] = Counter()
-        self._left = asyncio.Condition()
+        # By namespace.
+        self._turns = FairTurns(
+            TurnLimits(_MOST_OF_A_NAMESPACE, _MOST_WAITING, _MOST_IN_LINE, _MOST_WAITING)
+        )
 
     async def ask(self, path: str, request: Request, deadline: float) -> AdmissionAnswer:
         """What that process answers; SlowRequestError where it does not, or has no time."""
@@ -42,7 +95,7 @@ class SlowRequests:
         try:
             async with (
                 asyncio.timeout_at(asyncio.get_running_loop().time() + deadline - time.monotonic()),
-                self._take_turn(str(asked.get("namespace") or "")),
+                self._turns.take(str(asked.get("namespace") or "")),
             ):
                 ensure_room(asked)
                 left = deadline - time.monotonic()
@@ -53,32 +106,6 @@ class SlowRequests:
                 raise SlowRequestError("the rules took too long") from None
             raise SlowRequestError("the rules take too long to be evaluated now") from error
         return _read_answer(response)
-
-    @asynccontextmanager
-    async def _take_turn(self, namespace: str) -> AsyncIterator[None]:
-        async with self._left:
-            if self._is_full(namespace):
-                await self._stand_in_line(namespace)
-            self._asked[namespace] += 1
-        try:
-            yield
-        finally:
-            self._asked -= Counter((namespace,))
-            async with self._left:
-                self._left.notify_all()
-
-    def _is_full(self, namespace: str) -> bool:
-        is_full = self._asked.total() >= _MOST_WAITING
-        return is_full or self._asked[namespace] >= _MOST_OF_A_NAMESPACE
-
-    async def _stand_in_line(self, namespace: str) -> None:
-        if self._in_line[namespace] >= _MOST_IN_LINE or self._in_line.total() >= _MOST_WAITING:
-            raise SlowRequestError("too many requests at once that take long to evaluate")
-        self._in_line[namespace] += 1
-        try:
-            await self._left.wait_for(lambda: not self._is_full(namespace))
-        finally:
-            self._in_line -= Counter((namespace,))
 
     async def _send(self, target: str, body: bytes) -> JsonObject:
         reader, writer = await asyncio.open_unix_connection(self._address)

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
+from typing import NoReturn
 
 import msgspec
 
@@ -275,6 +276,37 @@ class Supervisor:
         return 0 if clean else 1
 
 
+def pair_processes(
+    build: Callable[[int], SupervisedProcess], number: int
+) -> list[SupervisedProcess]:
+    """So many processes, each with one that may take its place."""
+    processes = [build(place) for place in range(number)]
+    for place, process in enumerate(processes):
+        process.successor = build(number + place)
+    return processes
+
+
+def run_in_child(run: Callable[[], bytes]) -> tuple[bytes, int]:
+    """The result of a function in a process that ends after it, and the exit code.
+
+    What the function imports and allocates takes no memory here afterwards.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.write(writer, run())
+            code = 0
+        finally:
+            _exit(code)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        result = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    return result, os.waitstatus_to_exitcode(status)
+
+
 def _is_answering(process: SupervisedProcess, probe: Probe, now: float) -> bool:
     probe.step(now)
     return probe.is_answered(now, process.patience * _PROBE_PATIENCE)
@@ -312,10 +344,14 @@ def _run_child(process: SupervisedProcess) -> None:
     except Exception:
         log.exception("process failed", extra={"role": process.name})
     finally:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+        _exit(code)
+
+
+def _exit(code: int) -> NoReturn:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def _die_with_parent() -> None:

@@ -1,20 +1,14 @@
 """One webhook process: its own event loop, caches and engines, on a socket that all share."""
 
 import asyncio
-import gc
-import logging
 import resource
-import signal
 import socket
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import TypeAlias
 
 from lictor.core.errors import DeadlineError
 from lictor.http.limits import MAX_CUT_REVIEW, ListenerLimits
-from lictor.http.listener import Listener
 from lictor.http.server import HttpServer, serve_port
 from lictor.http.serving_certificate import LiveCertificate
 from lictor.kubernetes.metrics import CONNECTIONS, CONNECTIONS_DROPPED, MEMORY
@@ -29,23 +23,15 @@ from lictor.webhook.metrics_page import MetricsPage
 from lictor.webhook.options import Inherited, ServeOptions
 from lictor.webhook.payload_log import build_payload_log
 from lictor.webhook.policy_webhooks import run_review
+from lictor.webhook.serving_process import DRAIN_SECONDS, ServingProcess, run_event_loop
 from lictor.webhook.slots import ProcessSlot
 from lictor.webhook.tracing import TRACE_HEADERS, Tracer, build_tracer
 
-log = logging.getLogger(__name__)
-
 SideTask: TypeAlias = Callable[[], Coroutine[None, None, None]]
 
-_SWITCH_SECONDS = 0.001
-_BEAT = 0.25
-_METRICS_EVERY = 4
 # A rule that waits for an outside answer has its own limits; a thread beyond this is lost.
 _LOST_THREAD = 120.0
-_DRAIN_SECONDS = 15.0
-_PARENT_SECONDS = 0.1
 _TURN_SECONDS = 0.02
-# For clients that were accepted and have not sent a request yet.
-_HANDSHAKE_SECONDS = 1.0
 _PROBE_CONNECTIONS = 8
 _METRICS_CONNECTIONS = 64
 _OPEN_FILES = 65536
@@ -66,21 +52,13 @@ def run_worker(
 
     `side_task`: what else runs on this process's event loop, until it is cancelled.
     """
-    # Requests must not wait long for the interpreter while threads compile, evaluate or add up.
-    sys.setswitchinterval(_SWITCH_SECONDS)
     memory = ProcessMemory(inherited.memory_limit)
     if inherited.is_for_slow:
         offer_to_kernel()
     # Before there are threads.
     if inherited.policies is None:
         start_trials(run_review, inherited.trials_address)
-    # What was there before the fork is shared: collecting it would copy its pages.
-    gc.freeze()
-    _log_cheaply()
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_Worker(options, inherited, slot, memory, side_task).run())
+    run_event_loop(lambda: _Worker(options, inherited, slot, memory, side_task).run())
 
 
 def _allow_many_files() -> int:
@@ -101,14 +79,10 @@ def _limit_silent() -> ListenerLimits:
     )
 
 
-def _log_cheaply() -> None:
-    """Leave line, thread and process out of log records: finding them is not free."""
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    # As described in the logging HOWTO.
-    logging._srcfile = None  # noqa: SLF001
+class _Worker(ServingProcess):
+    # Built on the event loop.
+    _components: Components
 
-
-class _Worker:
     def __init__(
         self,
         options: ServeOptions,
@@ -117,32 +91,24 @@ class _Worker:
         memory: ProcessMemory,
         side_task: SideTask | None,
     ) -> None:
-        self._memory = memory
+        super().__init__(slot, memory, inherited.is_ending, Counters())
         self._side_task = side_task
         self._options = options
         self._inherited = inherited
-        self._slot = slot
-        self._counters = Counters()
         show_counters(self._counters)
         self._certificate = LiveCertificate(options.client_authorities)
-        self._stop = asyncio.Event()
-        self._listener: Listener | None = None
-        self._server: HttpServer | None = None
         self._told = Counter[str]()
 
     async def run(self) -> None:
         """From the first sign of life to the last answer."""
-        self._slot.beat()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+        self._begin()
         self._certificate.load(self._inherited.certificate, self._inherited.key)
-        components = build_components(
+        components = self._components = build_components(
             self._options, self._inherited, self._counters, self._certificate, SignalAlarm()
         )
         async with asyncio.TaskGroup() as group:
             background = [
-                group.create_task(self._beat(components)),
+                group.create_task(self._beat()),
                 group.create_task(components.run()),
             ]
             if self._side_task is not None:
@@ -153,12 +119,12 @@ class _Worker:
         components.evaluator.close()
         await components.close()
 
-    async def _leave_requests_to_others(self, components: Components) -> None:
+    async def _leave_requests_to_others(self) -> None:
         """Until this process knows the policies, as long as another one of this port does."""
         others = [
             slot for slot in self._inherited.slots if slot.probe_socket and slot is not self._slot
         ]
-        while not (self._stop.is_set() or self._is_ready(components)):
+        while not (self._stop.is_set() or self._is_ready()):
             if not any(slot.is_ready for slot in others):
                 return
             await asyncio.sleep(_TURN_SECONDS)
@@ -170,18 +136,14 @@ class _Worker:
         tasks: list[asyncio.Task[None]] = []
         if self._slot.probe_socket is not None:
             tasks.append(asyncio.create_task(self._answer_probes(app, self._slot.probe_socket)))
-        await self._leave_requests_to_others(components)
-        server, listener = self._open_port(app)
-        tasks += [asyncio.create_task(listener.run()), asyncio.create_task(server.sweep())]
+        await self._leave_requests_to_others()
+        tasks += map(asyncio.create_task, self._open_port(app))
         page = asyncio.create_task(self._show_metrics(components))
         await self._stop.wait()
-        await self._wait_for_clients(server)
-        listener.stop(for_all=self._inherited.is_ending.is_set)
+        await self._finish_requests(self._options.shutdown_delay)
         page.cancel()
-        await listener.finish(_HANDSHAKE_SECONDS)
-        await server.drain(_DRAIN_SECONDS)
-        await components.drain(_DRAIN_SECONDS)
-        self._publish(components)
+        await components.drain(DRAIN_SECONDS)
+        self._publish()
         for task in tasks:
             task.cancel()
         await asyncio.gather(page, *tasks, return_exceptions=True)
@@ -189,11 +151,12 @@ class _Worker:
             # It sends what is left, and waits for that.
             await asyncio.to_thread(tracer.close)
 
-    def _open_port(self, app: App) -> tuple[HttpServer, Listener]:
+    def _open_port(self, app: App) -> tuple[Coroutine[None, None, None], ...]:
+        """What must run as long as the port is served."""
         share = self._inherited.memory_limit
         # Those who come to the process for slow requests were accepted by another worker.
         is_inside = self._inherited.is_for_slow
-        server = self._server = HttpServer(
+        server = HttpServer(
             app,
             max_body=self._options.max_body,
             max_connections=min(max(share // _MEMORY_OF_CONNECTION, _LEAST_PLACES), _MOST_PLACES),
@@ -203,10 +166,8 @@ class _Worker:
         server.max_read = MAX_CUT_REVIEW
         server.max_held = max(share // _SHARE_OF_BODIES, 2 * self._options.max_body)
         context = None if is_inside else self._certificate.context
-        bound, limits = self._inherited.listener, _limit_silent()
-        listener = self._listener = Listener(bound, server, context, limits)
-        server.on_count = listener.on_count = self._note_connections
-        return server, listener
+        listener = self._listen(self._inherited.listener, server, context, _limit_silent())
+        return listener.run(), server.sweep()
 
     async def _show_metrics(self, components: Components) -> None:
         if self._inherited.metrics is not None:
@@ -225,7 +186,7 @@ class _Worker:
             components.admission,
             components.internal_webhooks,
             self._counters,
-            is_ready=lambda: self._is_ready(components),
+            is_ready=self._is_ready,
             is_alive=self._is_listening,
             timeout=float(flags.webhook_timeout),
             max_in_flight=self._options.max_in_flight,
@@ -244,63 +205,32 @@ class _Worker:
             return True
         return self._listener.is_accepting
 
-    async def _wait_for_clients(self, server: HttpServer) -> None:
-        """Go on, not ready, until clients have learned of other replicas.
-
-        Where only this process ends, the others of the same port take over at once.
-        """
-        # A signal to the whole group may reach us before the parent.
-        await asyncio.sleep(_PARENT_SECONDS)
-        if self._inherited.is_ending.is_set:
-            half = self._options.shutdown_delay / 2
-            await asyncio.sleep(half)
-            # Those who still come here on old connections must reconnect.
-            server.is_draining = True
-            await asyncio.sleep(half)
-
-    def _is_ready(self, components: Components) -> bool:
+    def _is_ready(self) -> bool:
         if self._stop.is_set():
             return False
-        return components.is_ready(is_temporary=self._inherited.is_temporary)
+        return self._components.is_ready(is_temporary=self._inherited.is_temporary)
 
-    async def _beat(self, components: Components) -> None:
-        """Signs of life, as long as the loop turns and no thread is lost for good."""
-        turn = 0
-        while components.evaluator.oldest < _LOST_THREAD:
-            self._slot.beat()
-            if turn % _METRICS_EVERY == 0:
-                self._measure(components)
-                self._publish(components)
-            turn += 1
-            await asyncio.sleep(_BEAT)
-        raise DeadlineError("a thread has been evaluating one request for too long")
+    def _note_turn(self) -> None:
+        if self._components.evaluator.oldest >= _LOST_THREAD:
+            raise DeadlineError("a thread has been evaluating one request for too long")
 
-    def _measure(self, components: Components) -> None:
+    def _measure(self) -> None:
         """Connections and memory: for the metrics, and for the parent."""
+        super()._measure()
         if self._server is None or self._listener is None:
             return
-        is_ready = self._is_ready(components)
-        connections = self._server.count
-        grown = self._memory.has_grown(time.monotonic(), connections, is_ready=is_ready)
-        self._slot.tell(is_ready=is_ready, has_grown=grown or self._slot.has_grown)
         self._counters.set_gauge(MEMORY, self._memory.used)
-        self._counters.set_gauge(CONNECTIONS, connections)
+        self._counters.set_gauge(CONNECTIONS, self._server.count)
         counts = self._listener.counts
         self._count_dropped("silent", counts.dropped_silent)
         self._count_dropped("handshake", counts.failed_handshakes)
         self._count_dropped("evicted", self._server.evicted)
 
-    def _note_connections(self) -> None:
-        """Each of them, also before the end of its handshake, has buffers."""
-        if self._server is not None and self._listener is not None:
-            self._memory.note_connections(self._server.count + self._listener.handshakes)
-
     def _count_dropped(self, reason: str, total: int) -> None:
         self._counters.count(CONNECTIONS_DROPPED, (reason,), total - self._told[reason])
         self._told[reason] = total
 
-    def _publish(self, components: Components) -> None:
-        components.post_admission.measure()
-        components.backend.measure()
-        if not self._slot.write(self._counters.dump()):
-            log.warning("too many metrics to show")
+    def _publish(self) -> None:
+        self._components.post_admission.measure()
+        self._components.backend.measure()
+        super()._publish()

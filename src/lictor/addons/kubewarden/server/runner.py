@@ -5,13 +5,13 @@ import contextlib
 import os
 import threading
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from lictor.addons.kubewarden.family.entries import PolicyResponse
 from lictor.core.errors import SlowRequestError
 from lictor.core.lang.wasm_records import ContextResource, HostCalls, brief_seconds
+from lictor.webhook.slow_requests import FairTurns, TurnLimits
 
 # A policy that took longer than the loop can wait is evaluated on a thread for so long.
 _REMEMBERED_SECONDS = 10.0
@@ -66,9 +66,9 @@ class PolicyRunner:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, "policy", initializer=_give_way)
-        self._asked: Counter[str] = Counter()
-        self._in_line: Counter[str] = Counter()
-        self._left = asyncio.Condition()
+        self._turns = FairTurns(
+            TurnLimits(_MOST_OF_A_POLICY, _THREADS, _MOST_IN_LINE, _MOST_WAITING)
+        )
         self._slow_until: dict[str, float] = {}
 
     async def run(
@@ -84,39 +84,12 @@ class PolicyRunner:
                 return evaluate_briefly(evaluate)
             except SlowRequestError:
                 self._slow_until[policy] = time.monotonic() + _REMEMBERED_SECONDS
-        async with self._take_turn(policy, patience):
+        async with self._turns.take(policy, patience):
             return await asyncio.get_running_loop().run_in_executor(self._pool, evaluate)
 
     def close(self) -> None:
         """Without waiting for policies that may never end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-    @contextlib.asynccontextmanager
-    async def _take_turn(self, policy: str, patience: float) -> AsyncIterator[None]:
-        if self._is_full(policy):
-            await self._stand_in_line(policy, patience)
-        self._asked[policy] += 1
-        try:
-            yield
-        finally:
-            self._asked -= Counter((policy,))
-            async with self._left:
-                self._left.notify_all()
-
-    def _is_full(self, policy: str) -> bool:
-        return self._asked.total() >= _THREADS or self._asked[policy] >= _MOST_OF_A_POLICY
-
-    async def _stand_in_line(self, policy: str, patience: float) -> None:
-        if self._in_line[policy] >= _MOST_IN_LINE or self._in_line.total() >= _MOST_WAITING:
-            raise SlowRequestError("too many requests at once for policies that take long")
-        self._in_line[policy] += 1
-        try:
-            async with asyncio.timeout(patience), self._left:
-                await self._left.wait_for(lambda: not self._is_full(policy))
-        except TimeoutError:
-            raise SlowRequestError("policies that take long left no time for this one") from None
-        finally:
-            self._in_line -= Counter((policy,))
 
 
 def _give_way() -> None:

@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import logging
-import os
 import shutil
 import socket
-import sys
 import tempfile
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +21,12 @@ from lictor.core.errors import LictorError, LoadError
 from lictor.http.listener import open_port
 from lictor.webhook.capacity import count_cores, divide_memory, find_memory
 from lictor.webhook.slots import ProcessSlot, SharedFlag
-from lictor.webhook.supervisor import SupervisedProcess, Supervisor
+from lictor.webhook.supervisor import (
+    SupervisedProcess,
+    Supervisor,
+    pair_processes,
+    run_in_child,
+)
 
 log = logging.getLogger(__name__)
 
@@ -80,22 +83,17 @@ def _supervise(options: PolicyServerOptions, folder: Path | None) -> int:
         SharedFlag(),
         None if folder is None else folder / "policies.yml",
     )
-    processes = [_build_worker(options, sockets, place) for place in range(number)]
-    for place, process in enumerate(processes):
-        process.successor = _build_worker(options, sockets, number + place)
+
+    def build_process(place: int) -> SupervisedProcess:
+        return SupervisedProcess(
+            f"worker-{place % number}",
+            lambda slot: run_policy_worker(options, sockets, slot),
+            slots[place],
+            patience=options.patience,
+        )
+
+    processes = pair_processes(build_process, number)
     return Supervisor(processes, slots[-1], grace=_GRACE_SECONDS, is_ending=sockets.is_ending).run()
-
-
-def _build_worker(
-    options: PolicyServerOptions, sockets: PolicyServerSockets, place: int
-) -> SupervisedProcess:
-    number = len(sockets.slots) // 2
-    return SupervisedProcess(
-        f"worker-{place % number}",
-        lambda slot: run_policy_worker(options, sockets, slot),
-        sockets.slots[place],
-        patience=options.patience,
-    )
 
 
 def _listen(address: str, port: int) -> socket.socket:
@@ -111,32 +109,21 @@ def _check_in_child(options: PolicyServerOptions) -> None:
 
     Compiled modules are on disk afterwards, where all processes find them.
     """
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        os._exit(_check(options, writer))
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        reason = pipe.read().decode(errors="replace")
-    _, status = os.waitpid(pid, 0)
-    code = os.waitstatus_to_exitcode(status)
-    if code != 0:
-        raise LoadError(reason or f"the policies could not be opened: exit code {code}")
+    reason, code = run_in_child(lambda: _check(options).encode(errors="replace")[:60_000])
+    if reason or code:
+        unknown = f"the policies could not be opened: exit code {code}"
+        raise LoadError(reason.decode(errors="replace") or unknown)
 
 
-def _check(options: PolicyServerOptions, writer: int) -> int:
-    reason, code = "", 0
+def _check(options: PolicyServerOptions) -> str:
+    """Why the policies cannot be served; empty if they can."""
     try:
         asyncio.run(check_policies(options))
     except LictorError as error:
-        reason, code = str(error), 1
+        return str(error) or type(error).__name__
     except KeyboardInterrupt:
-        reason, code = "interrupted", 1
+        return "interrupted"
     except BaseException as error:
         log.exception("policies could not be opened")
-        reason, code = f"{type(error).__name__}: {error}", 1
-    os.write(writer, reason.encode(errors="replace")[:60_000])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return code
+        return f"{type(error).__name__}: {error}"
+    return ""

@@ -1,11 +1,8 @@
 """One process of a policy server: its own event loop, modules and policies, on ports all share."""
 
 import asyncio
-import gc
 import logging
-import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from http import HTTPStatus
@@ -30,21 +27,15 @@ from lictor.addons.kubewarden.server.policies import PolicyOpener, ServedPolicie
 from lictor.addons.kubewarden.server.runner import PolicyRunner
 from lictor.addons.kubewarden.server.spans import SpanSink
 from lictor.http.limits import MAX_CUT_REVIEW, MAX_REVIEW
-from lictor.http.listener import Listener
 from lictor.http.messages import JSON, HttpRequest, HttpResponse
 from lictor.http.server import HttpServer, serve_port
 from lictor.webhook.capacity import ProcessMemory
+from lictor.webhook.serving_process import ServingProcess, run_event_loop
 from lictor.webhook.slots import ProcessSlot, SharedFlag
 
 log = logging.getLogger(__name__)
 
-_BEAT_SECONDS = 0.25
-_PUBLISHED_EVERY = 4
-_SWITCH_SECONDS = 0.001
 _PROBE_CONNECTIONS = 64
-_DRAIN_SECONDS = 15.0
-# A signal to the whole group may reach us before the parent.
-_PARENT_SECONDS = 0.1
 # For clients to hear elsewhere that this server is ending.
 _FAREWELL_SECONDS = 2.0
 _COMPILING_SECONDS = 40.0
@@ -81,13 +72,8 @@ def run_policy_worker(
     options: PolicyServerOptions, sockets: PolicyServerSockets, slot: ProcessSlot
 ) -> None:
     """Serve until SIGTERM; raises what makes it impossible to go on."""
-    sys.setswitchinterval(_SWITCH_SECONDS)
     memory = ProcessMemory(sockets.share)
-    gc.freeze()
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_PolicyWorker(options, sockets, slot, memory).run())
+    run_event_loop(lambda: _PolicyWorker(options, sockets, slot, memory).run())
 
 
 async def check_policies(options: PolicyServerOptions) -> None:
@@ -113,7 +99,7 @@ def _build_policies(
     )
 
 
-class _PolicyWorker:
+class _PolicyWorker(ServingProcess):
     def __init__(
         self,
         options: PolicyServerOptions,
@@ -121,28 +107,21 @@ class _PolicyWorker:
         slot: ProcessSlot,
         memory: ProcessMemory,
     ) -> None:
+        self._metrics = EvaluationMetrics()
+        super().__init__(slot, memory, sockets.is_ending, self._metrics.counters)
         self._options = options
         self._sockets = sockets
-        self._slot = slot
-        self._memory = memory
-        self._server: HttpServer | None = None
-        self._listener: Listener | None = None
         # Or the process that replaces it.
         slots = sockets.slots
         self._is_first = slot in (slots[0], slots[len(slots) // 2])
         self._report = next(each.report for each in sockets.reports if each.life is slot)
         self._policies: ServedPolicies | None = None
         self._told = LoadReport()
-        self._metrics = EvaluationMetrics()
-        self._stop = asyncio.Event()
-        self._is_ready = False
+        self._is_serving = False
 
     async def run(self) -> None:
         """From the first sign of life to the last answer."""
-        self._slot.beat()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+        self._begin()
         beats = asyncio.create_task(self._beat())
         certificates = open_certificates(self._options)
         async with open_environment(self._options) as environment:
@@ -180,21 +159,21 @@ class _PolicyWorker:
             spans=spans,
             make_room=self._memory.give_reserve,
         )
-        server = self._server = HttpServer(app, max_body=MAX_REVIEW)
+        server = HttpServer(app, max_body=MAX_REVIEW)
         server.max_read, server.max_held = MAX_CUT_REVIEW, _HELD_BYTES
         context = None if certificates is None else certificates.live.context
-        listener = self._listener = Listener(self._sockets.main, server, context)
-        server.on_count = listener.on_count = self._note_connections
+        listener = self._listen(self._sockets.main, server, context)
         beside = [policies.follow(), *self._list_pages()]
         if certificates is not None:
             beside.append(certificates.follow())
         tasks = [asyncio.create_task(each) for each in (listener.run(), server.sweep(), *beside)]
-        self._is_ready = True
-        self._tell()
+        self._is_serving = True
+        self._note_turn()
         self._measure()
         log.info("ready", extra={"policies": len(policies.table.opened)})
         await self._wait_for_end(tasks)
-        await self._end(listener, server)
+        self._is_serving = False
+        await self._finish_requests(_FAREWELL_SECONDS)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -204,7 +183,7 @@ class _PolicyWorker:
 
     def _list_pages(self) -> list[Coroutine[None, None, None]]:
         """What else is served and sent."""
-        pages = ProbePages(self._sockets.reports, lambda: self._is_ready)
+        pages = ProbePages(self._sockets.reports, self._is_ready)
         probes = HttpServer(pages, max_body=0, max_connections=_PROBE_CONNECTIONS)
         found = [serve_port(self._sockets.readiness, probes)]
         if self._sockets.metrics is not None:
@@ -222,39 +201,10 @@ class _PolicyWorker:
         for task in done - {stop}:
             task.result()
 
-    async def _end(self, listener: Listener, server: HttpServer) -> None:
-        self._is_ready = False
-        await asyncio.sleep(_PARENT_SECONDS)
-        if self._sockets.is_ending.is_set:
-            await asyncio.sleep(_FAREWELL_SECONDS)
-        listener.stop(for_all=self._sockets.is_ending.is_set)
-        await listener.finish(1.0)
-        await server.drain(_DRAIN_SECONDS)
+    def _is_ready(self) -> bool:
+        return self._is_serving
 
-    async def _beat(self) -> None:
-        """Signs of life, as long as the loop turns."""
-        turn = 0
-        while True:
-            self._slot.beat()
-            self._tell()
-            if turn % _PUBLISHED_EVERY == 0:
-                self._measure()
-                self._publish()
-            turn += 1
-            await asyncio.sleep(_BEAT_SECONDS)
-
-    def _measure(self) -> None:
-        """For the parent: a process that has grown is replaced."""
-        count = self._server.count if self._server is not None else 0
-        grown = self._memory.has_grown(time.monotonic(), count, is_ready=self._is_ready)
-        self._slot.tell(is_ready=self._is_ready, has_grown=grown or self._slot.has_grown)
-
-    def _note_connections(self) -> None:
-        """Each of them, also before the end of its handshake, has buffers."""
-        if self._server is not None and self._listener is not None:
-            self._memory.note_connections(self._server.count + self._listener.handshakes)
-
-    def _tell(self) -> None:
+    def _note_turn(self) -> None:
         """How far the policies are; before the process counts as one that answers, not after."""
         report = self._told if self._policies is None else self._policies.report
         known = report.policies is self._told.policies and report.refused == self._told.refused
@@ -262,10 +212,6 @@ class _PolicyWorker:
             log.warning("too many policies to report")
             self._report.write(b"")
         self._told = report
-
-    def _publish(self) -> None:
-        if not self._slot.write(self._metrics.counters.dump()):
-            log.warning("too many metrics to show")
 
 
 class ProbePages:
