@@ -27,147 +27,132 @@ lictor policy-server --sources-path sources.yml --verification-path verification
 
 _PREFIX = "KUBEWARDEN_"
 _LEVELS = ("trace", "debug", "info", "warn", "error")
-_PORTS = click.IntRange(0, 65535)
-_FILE = click.Path(path_type=Path)
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
-def _option(name: str, variable: str, help: str, **more: Json) -> Callable[[Function], Function]:
+def _option(
+    flag: str, help: str, name: str = "", variable: str = "", **more: Json
+) -> Callable[[Function], Function]:
+    """A flag, its field in the options, and its variable, which is usually called as the flag."""
     make: Json = click.option
+    field = flag.removeprefix("--").replace("-", "_")
     shown = {"show_default": True, "show_envvar": True, **more}
-    made: Callable[[Function], Function] = make(name, envvar=_PREFIX + variable, help=help, **shown)
+    envvar = _PREFIX + (variable or field.upper())
+    made: Callable[[Function], Function] = make(
+        flag, name or field, envvar=envvar, help=help, **shown
+    )
     return made
 
 
-def _switch(name: str, variable: str, help: str) -> Callable[[Function], Function]:
-    return _option(name, variable, help, is_flag=True, show_default=False)
+def _switch(flag: str, help: str, name: str = "") -> Callable[[Function], Function]:
+    return _option(flag, help, name, is_flag=True, show_default=False)
+
+
+def _file(
+    flag: str, help: str, name: str = "", variable: str = "", **more: Json
+) -> Callable[[Function], Function]:
+    return _option(flag, help, name, variable, type=click.Path(path_type=Path), **more)
+
+
+def _port(flag: str, help: str, default: int, name: str = "") -> Callable[[Function], Function]:
+    return _option(flag, help, name, type=click.IntRange(0, 65535), default=default)
 
 
 _OPTIONS = (
-    _option("--addr", "BIND_ADDRESS", "Address to listen on.", default="0.0.0.0"),  # noqa: S104
+    _option(
+        "--addr",
+        "Address to listen on.",
+        "address",
+        "BIND_ADDRESS",
+        default="0.0.0.0",  # noqa: S104
+    ),
     _switch(
         "--continue-on-errors",
-        "CONTINUE_ON_ERRORS",
         "Start also where policies cannot be opened; they refuse all their requests.",
+        "continues_on_errors",
     ),
     _option(
         "--always-accept-admission-reviews-on-namespace",
-        "ALWAYS_ACCEPT_ADMISSION_REVIEWS_ON_NAMESPACE",
         "Accept everything in this namespace.",
+        "accepted_namespace",
         default="",
     ),
-    _option(
-        "--cert-file", "CERT_FILE", "Certificate to show; read anew when it changes.", type=_FILE
-    ),
-    _option("--key-file", "KEY_FILE", "Private key of the certificate.", type=_FILE),
+    _file("--cert-file", "Certificate to show; read anew when it changes.", "certificate"),
+    _file("--key-file", "Private key of the certificate.", "key"),
     _option(
         "--client-ca-file",
-        "CLIENT_CA_FILE",
         "Only talk to clients with a certificate of these authorities; may be repeated.",
+        "client_authorities",
         multiple=True,
     ),
-    _switch("--daemon", "DAEMON", "Run in the background."),
-    _option(
+    _switch("--daemon", "Run in the background."),
+    _file(
         "--daemon-pid-file",
-        "DAEMON_PID_FILE",
         "Where the background process writes its number.",
         default="policy-server.pid",
-        type=_FILE,
     ),
-    _option("--daemon-stdout-file", "DAEMON_STDOUT_FILE", "Its standard output.", type=_FILE),
-    _option("--daemon-stderr-file", "DAEMON_STDERR_FILE", "Its standard error.", type=_FILE),
+    _file("--daemon-stdout-file", "Its standard output."),
+    _file("--daemon-stderr-file", "Its standard error."),
     _switch(
         "--disable-timeout-protection",
-        "DISABLE_TIMEOUT_PROTECTION",
         "Let policies run for ever, unless they have a timeoutEvalSeconds.",
     ),
-    _option(
+    _file(
         "--docker-config-json-path",
-        "DOCKER_CONFIG_JSON_PATH",
         "Folder with a config.json that has credentials of registries.",
-        type=_FILE,
+        "docker_config",
     ),
-    _switch("--enable-metrics", "ENABLE_METRICS", "Send metrics to an OpenTelemetry collector."),
-    _switch("--enable-pprof", "ENABLE_PPROF", "Taken and without effect: there are no profiles."),
+    _switch("--enable-metrics", "Send metrics to an OpenTelemetry collector.", "sends_metrics"),
+    _switch("--enable-pprof", "Taken and without effect: there are no profiles."),
     _switch(
         "--ignore-kubernetes-connection-failure",
-        "IGNORE_KUBERNETES_CONNECTION_FAILURE",
         "Start without a cluster; policies that read from it get errors.",
+        "ignores_missing_cluster",
     ),
     _option(
         "--log-fmt",
-        "LOG_FMT",
         "Log format; otlp also sends traces.",
         type=click.Choice(("text", "json", "otlp")),
         default="text",
     ),
-    _option("--log-level", "LOG_LEVEL", "Log level.", type=click.Choice(_LEVELS), default="info"),
+    _option("--log-level", "Log level.", type=click.Choice(_LEVELS), default="info"),
     click.option("--log-no-color", is_flag=True, help="Taken and without effect: logs are plain."),
     _option(
         "--memory-limit",
-        "MEMORY_LIMIT",
         "Memory for all processes, such as 512Mi; none given: that of the container.",
         default="",
     ),
-    _option(
-        "--metrics-port",
-        "METRICS_PORT",
-        "Port of a page for Prometheus; 0: none.",
-        type=_PORTS,
-        default=0,
-    ),
-    _option(
+    _port("--metrics-port", "Port of a page for Prometheus; 0: none.", 0),
+    _file(
         "--policies",
-        "POLICIES",
         "File with the policies to serve; reloaded when it changes.",
-        type=_FILE,
         default="policies.yml",
     ),
-    _option(
-        "--policies-download-dir",
-        "POLICIES_DOWNLOAD_DIR",
-        "Folder to keep modules in.",
-        type=_FILE,
-        default=".",
-    ),
-    _option("--policy-timeout", "POLICY_TIMEOUT", "Seconds that a policy may take.", default="2"),
-    _option("--port", "PORT", "Port to listen on.", type=_PORTS, default=3000),
-    _option(
-        "--readiness-probe-port",
-        "READINESS_PROBE_PORT",
-        "Port of /readiness, plain HTTP.",
-        type=_PORTS,
-        default=8081,
-    ),
-    _option(
+    _file("--policies-download-dir", "Folder to keep modules in.", "download_folder", default="."),
+    _option("--policy-timeout", "Seconds that a policy may take.", default="2"),
+    _port("--port", "Port to listen on.", 3000),
+    _port("--readiness-probe-port", "Port of /readiness, plain HTTP.", 8081, "readiness_port"),
+    _file(
         "--sigstore-cache-dir",
-        "SIGSTORE_CACHE_DIR",
         "Taken and without effect: the trust root of the public Sigstore is built in.",
-        type=_FILE,
         default="sigstore-data",
     ),
-    _option(
+    _file(
         "--sigstore-trust-config",
-        "SIGSTORE_TRUST_CONFIG_PATH",
         "Trust root of a Sigstore of your own.",
-        type=_FILE,
+        "sigstore_trust",
+        "SIGSTORE_TRUST_CONFIG_PATH",
     ),
-    _option(
-        "--sources-path",
-        "SOURCES_PATH",
-        "File with insecure sources and own authorities.",
-        type=_FILE,
-    ),
-    _option(
+    _file("--sources-path", "File with insecure sources and own authorities.", "sources"),
+    _file(
         "--verification-path",
-        "VERIFICATION_CONFIG_PATH",
         "File with the required signatures of modules.",
-        type=_FILE,
+        "verification",
+        "VERIFICATION_CONFIG_PATH",
     ),
     _option(
         "--workers",
-        "WORKERS",
         "Processes; none given: one for each core of the CPU quota.",
         type=click.IntRange(min=1),
         show_default=False,
@@ -205,37 +190,22 @@ def policy_server(**given: Json) -> None:
 def _read_options(given: dict[str, Json]) -> "PolicyServerOptions":
     from lictor.addons.kubewarden.server.options import PolicyServerOptions
 
-    certificate, key = given["cert_file"], given["key_file"]
     authorities = [
-        Path(name) for text in given["client_ca_file"] for name in text.split(",") if name
+        Path(name) for text in given["client_authorities"] for name in text.split(",") if name
     ]
-    if (certificate is None) != (key is None):
+    if (given["certificate"] is None) != (given["key"] is None):
         raise LoadError("--cert-file and --key-file belong together")
-    if authorities and certificate is None:
+    if authorities and given["certificate"] is None:
         raise LoadError("--client-ca-file needs --cert-file and --key-file")
-    return PolicyServerOptions(
-        policies=given["policies"],
-        address=given["addr"],
-        port=given["port"],
-        readiness_port=given["readiness_probe_port"],
-        metrics_port=given["metrics_port"],
-        workers=given["workers"] or 0,
-        certificate=certificate,
-        key=key,
-        client_authorities=tuple(authorities),
-        download_folder=given["policies_download_dir"],
-        sources=given["sources_path"],
-        verification=given["verification_path"],
-        sigstore_trust=given["sigstore_trust_config"],
-        docker_config=given["docker_config_json_path"],
-        seconds=None if given["disable_timeout_protection"] else _read_seconds(given),
-        continues_on_errors=given["continue_on_errors"],
-        accepted_namespace=given["always_accept_admission_reviews_on_namespace"],
-        ignores_missing_cluster=given["ignore_kubernetes_connection_failure"],
-        sends_metrics=given["enable_metrics"],
-        sends_traces=given["log_fmt"] == "otlp",
-        memory_limit=given["memory_limit"],
-    )
+    chosen = {
+        **given,
+        "workers": given["workers"] or 0,
+        "client_authorities": tuple(authorities),
+        "seconds": None if given["disable_timeout_protection"] else _read_seconds(given),
+        "sends_traces": given["log_fmt"] == "otlp",
+    }
+    fields = PolicyServerOptions.__struct_fields__
+    return PolicyServerOptions(**{name: chosen[name] for name in fields if name in chosen})
 
 
 def _read_seconds(given: dict[str, Json]) -> float:
