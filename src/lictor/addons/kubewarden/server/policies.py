@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from hashlib import sha256
 from pathlib import Path
@@ -204,14 +204,14 @@ class ServedPolicies:
             await asyncio.sleep(_LOOK_SECONDS)
             if known != EVALUATIONS.count:
                 known = EVALUATIONS.count
-                self.table = await asyncio.to_thread(self._build, self._entries, self.table.digest)
+                await asyncio.to_thread(self.open_again, self.table.failed)
             seen = look_at(str(self._file))
             if seen and seen != self._seen:
                 self._seen = seen
                 await asyncio.to_thread(self._reload)
                 pause = _RETRY_SECONDS
             elif self.table.waiting and time.monotonic() > retry_at:
-                await asyncio.to_thread(self._retry)
+                await asyncio.to_thread(self.open_again, self.table.waiting)
                 pause = min(pause * 2, _LONGEST_RETRY_SECONDS)
                 retry_at = time.monotonic() + pause
 
@@ -232,7 +232,7 @@ class ServedPolicies:
 
     def _take(self, text: str) -> None:
         entries = load_policies_file(text, str(self._file))
-        table = self._build(entries, _digest(text))
+        table = self._build(entries, _digest(text), self.table.failed)
         # A quarantined policy must not keep a new process from answering for the others.
         failed = {name: why for name, why in table.failed.items() if why != QUARANTINED}
         if failed and not self._continues:
@@ -243,24 +243,37 @@ class ServedPolicies:
             self._note_failure(name, why)
         self._keep(text)
 
-    def _build(self, entries: dict[str, ServerEntry], digest: str) -> PolicyTable:
+    def open_again(self, names: Container[str]) -> None:
+        """Open these policies, and those that were quarantined; all others stay as they are."""
+        before = self.table
+        self.table = self._build(self._entries, before.digest, names)
+        for name in before.waiting - self.table.failed.keys():
+            log.info("policy can be evaluated now", extra={"policy": name})
+
+    def _build(
+        self, entries: dict[str, ServerEntry], digest: str, again: Container[str]
+    ) -> PolicyTable:
+        """The table of these entries; policies that have not changed stay, except `again`."""
+        table = self.table
         kept = {
-            name: self.table.opened[name]
+            name
             for name, entry in entries.items()
             if self._entries.get(name) == entry
-            and name not in self.table.failed
-            and not EVALUATIONS.holds(self.identify(name))
+            and name not in again
+            and (name in table.failed or not EVALUATIONS.holds(self.identify(name)))
         }
         found = self._open({name: e for name, e in entries.items() if name not in kept})
         staying = {name for name, each in found.items() if each[2] and self._stays(name, entries)}
+        as_before = kept | staying
         opened = {
-            name: self.table.opened[name] if name in kept or name in staying else found[name][0]
-            for name in entries
+            name: table.opened[name] if name in as_before else found[name][0] for name in entries
         }
-        failed = {name: why for name, (_, why, _) in found.items() if why}
-        waiting = frozenset(name for name, (_, _, is_late) in found.items() if is_late)
+        failed = {name: why for name, why in table.failed.items() if name in kept}
+        failed |= {name: why for name, (_, why, _) in found.items() if why}
+        waiting = table.waiting & kept
+        waiting |= {name for name, (_, _, is_late) in found.items() if is_late}
         served = {
-            name: self.table.entries[name] if name in staying else entry
+            name: table.entries[name] if name in as_before else entry
             for name, entry in entries.items()
         }
         loads = {
@@ -293,24 +306,6 @@ class ServedPolicies:
             else (self._opener.fail(name, entries[name], late), str(late), True)
             for name, future in asked.items()
         }
-
-    def _retry(self) -> None:
-        """Only what could not be had; everything else stays as it is."""
-        table = self.table
-        found = self._open({name: self._entries[name] for name in table.waiting})
-        came = {name: each for name, each in found.items() if not each[2]}
-        opened = {**table.opened, **{name: each[0] for name, each in came.items()}}
-        failed = {name: why for name, why in table.failed.items() if name not in came}
-        failed |= {name: why for name, (_, why, _) in came.items() if why}
-        for name in came.keys() - failed.keys():
-            log.info("policy can be evaluated now", extra={"policy": name})
-        waiting = table.waiting - came.keys()
-        served = {**table.entries, **{name: self._entries[name] for name in came}}
-        loads = dict(table.loads)
-        for name in came:
-            loads[name] = describe_load(served[name], failed.get(name, ""), is_late=False)
-        opened = _with_members(opened)
-        self.table = PolicyTable(table.digest, opened, failed, waiting, served, loads)
 
     def _keep(self, text: str) -> None:
         if self._fallback is None:

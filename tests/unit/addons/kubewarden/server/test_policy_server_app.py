@@ -201,7 +201,7 @@ def test_a_module_that_does_not_come_holds_up_nobody(
     assert served.table.opened["a"].evaluate(request).allowed is True
     assert served.table.opened["late"].evaluate(request).allowed is False
     came.set()
-    served._retry()
+    served.open_again(served.table.waiting)
     assert served.table.opened["late"].evaluate(request).allowed is True
     assert not served.table.failed
 
@@ -284,7 +284,7 @@ def test_a_policy_answers_as_before_until_its_new_module_has_come(
     assert "the registry is away" in told["a"].reason
     assert (told["a"].digest == before["a"].digest) is stays
     has_come = True
-    served._retry()
+    served.open_again(served.table.waiting)
     for name in "ag":
         assert served.table.opened[name].evaluate(request).allowed is False
         assert served.report.policies[name].state.value == "ready"
