@@ -158,6 +158,7 @@ class ClusterLookups:
         *,
         discovery: Discovery | None = None,
         namespace: str = "lictor",
+        registries: Registries | None = None,
     ) -> None:
         flags = flags or Flags()
         self._client = client
@@ -171,7 +172,7 @@ class ClusterLookups:
             seconds=self._seconds,
         )
         self.global_context = GlobalContext(client, self._call)
-        self._registries = RemoteRegistries(
+        self._registries = registries or RemoteRegistries(
             read_registry_settings(flags),
             build_sources(flags, namespace, self.get_path),
             remaining=count_seconds,

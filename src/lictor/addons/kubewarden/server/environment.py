@@ -1,5 +1,6 @@
 """What the policies of a server use: modules, lookups and host calls."""
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BeginRequest: TypeAlias = Callable[[float], None]
+_CONNECT_SECONDS = 5.0
 _RESOLVE_SECONDS = 5.0
 # How long a policy without a time limit may wait for its host.
 _LONGEST_WAIT = 60.0
@@ -75,11 +77,40 @@ async def open_environment(options: PolicyServerOptions) -> AsyncIterator[Policy
         yield PolicyEnvironment(store, registries, lambda _: None, options.seconds)
         return
     # Heavy, and of no use without a cluster.
-    from lictor.addons.kubewarden.server.cluster_lookups import begin_lookups, open_cluster
+    from lictor.lookups.lookups import begin_request
 
-    async with open_cluster(config, options, store.registries) as lookups:
+    async with _open_cluster(config, options, store.registries) as lookups:
         chosen = lookups or _RegistryOnlyLookups(store.registries)
-        yield PolicyEnvironment(store, chosen, begin_lookups, options.seconds)
+        yield PolicyEnvironment(store, chosen, begin_request, options.seconds)
+
+
+@asynccontextmanager
+async def _open_cluster(
+    config: "ClusterConfig", options: PolicyServerOptions, registries: Registries
+) -> AsyncIterator[Lookups | None]:
+    """Lookups of this event loop; None if no cluster answers and none is needed."""
+    from lictor.kubernetes.client import Client
+    from lictor.kubernetes.flags import Flags
+    from lictor.lookups.lookups import ClusterLookups
+
+    client = Client(config)
+    try:
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await client.request("GET", "/version")
+        except (LictorError, OSError, TimeoutError) as error:
+            refuse_missing_cluster(options, str(error))
+            yield None
+            return
+        # Only resources that policies list are watched.
+        flags = Flags(enable_config_map_caching=False)
+        lookups = ClusterLookups(client, asyncio.get_running_loop(), flags, registries=registries)
+        try:
+            yield lookups
+        finally:
+            await lookups.close()
+    finally:
+        await client.close()
 
 
 def _read_settings(options: PolicyServerOptions) -> ModuleSettings:
