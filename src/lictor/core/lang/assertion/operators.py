@@ -242,8 +242,6 @@ _ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
     "//": lambda left, right: _floor(_divide(left, right)),
     "%": lambda left, right: math.fmod(left, right) if right else math.nan,
 }
-COMPARATORS = frozenset({"==", "!=", *_COMPARISONS})
-ARITHMETIC = frozenset(_ARITHMETIC)
 
 
 def build_comparison(sign: str, left: Evaluate, right: Evaluate) -> Evaluate:
