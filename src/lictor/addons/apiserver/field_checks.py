@@ -1,9 +1,7 @@
-"""Names, labels, selectors: how they are validated, and how a selector selects."""
+"""Checks of the fields of an object: CheckedField, metadata, selectors."""
 
 import ipaddress
-import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
 
 from lictor.addons.apiserver.field_errors import (
     AddCause,
@@ -17,121 +15,15 @@ from lictor.addons.apiserver.field_errors import (
     unsupported,
 )
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text, read_texts
+from lictor.addons.apiserver.name_rules import (
+    NameRule,
+    check_label_value,
+    check_qualified,
+    check_subdomain,
+)
 from lictor.core.errors import CompileError
 from lictor.core.lang.label_selector import MapTest, Requirement, compile_label_selector
 from lictor.core.raw import Json, JsonObject
-
-# What is wrong with a name; nothing where it is fine.
-NameRule: TypeAlias = Callable[[str], list[str]]
-_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SERVICE = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_VALUE = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
-_CONFIG_KEY = r"[-._a-zA-Z0-9]+"
-_ENDS = "and must start and end with an alphanumeric character"
-_SUBDOMAIN_WORDS = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    f"'.', {_ENDS} (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
-)
-_LABEL_WORDS = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
-    f"{_ENDS} (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
-)
-_SERVICE_WORDS = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
-    "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
-    f"regex used for validation is '{_SERVICE}')"
-)
-_QUALIFIED_WORDS = (
-    f"must consist of alphanumeric characters, '-', '_' or '.', {_ENDS} (e.g. 'MyName',  or "
-    f"'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
-)
-_VALUE_WORDS = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
-    f"{_ENDS} (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    f"'{_VALUE}')"
-)
-_CONFIG_KEY_WORDS = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
-    f"'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '{_CONFIG_KEY}')"
-)
-MAX_SUBDOMAIN = 253
-MAX_LABEL = 63
-
-
-def _build_rule(pattern: str, words: str, most: int) -> NameRule:
-    # re: linear - parts of the names above are separated by their dots and slashes
-    compiled = re.compile(pattern, re.ASCII)
-
-    def check(name: str) -> list[str]:
-        detail = [describe_limit(most)] if len(name) > most else []
-        return detail if compiled.fullmatch(name) else [*detail, words]
-
-    return check
-
-
-def describe_limit(most: int) -> str:
-    """It is too long."""
-    return f"must be no more than {most} characters"
-
-
-check_subdomain = _build_rule(_SUBDOMAIN, _SUBDOMAIN_WORDS, MAX_SUBDOMAIN)
-check_label = _build_rule(_LABEL, _LABEL_WORDS, MAX_LABEL)
-check_service_name = _build_rule(_SERVICE, _SERVICE_WORDS, MAX_LABEL)
-check_label_value = _build_rule(_VALUE, _VALUE_WORDS, MAX_LABEL)
-
-
-def take_any_name(name: str) -> list[str]:
-    """Accept every name."""
-    del name
-    return []
-
-
-def check_segment(name: str) -> list[str]:
-    """A name that only must fit into a path."""
-    if name in (".", ".."):
-        return [f"may not be '{name}'"]
-    return [f"may not contain '{sign}'" for sign in "/%" if sign in name]
-
-
-_QUALIFIED_PATTERN = re.compile(_QUALIFIED, re.ASCII)
-
-
-def check_qualified(name: str) -> list[str]:
-    """The key of a label: a name, and in front of it perhaps a domain."""
-    prefix, slash, short = name.rpartition("/")
-    if "/" in prefix:
-        optional = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        return [f"a qualified name {_QUALIFIED_WORDS} {optional}"]
-    detail = []
-    if slash and not prefix:
-        detail.append("prefix part must be non-empty")
-    elif slash:
-        detail += [f"prefix part {each}" for each in check_subdomain(prefix)]
-    if not short:
-        detail.append("name part must be non-empty")
-    elif len(short) > MAX_LABEL:
-        detail.append(f"name part {describe_limit(MAX_LABEL)}")
-    if not _QUALIFIED_PATTERN.fullmatch(short):
-        detail.append(f"name part {_QUALIFIED_WORDS}")
-    return detail
-
-
-_CONFIG_PATTERN = re.compile(_CONFIG_KEY, re.ASCII)
-
-
-def check_config_key(key: str) -> list[str]:
-    """The key of an entry of a ConfigMap or a Secret."""
-    detail = [describe_limit(MAX_SUBDOMAIN)] if len(key) > MAX_SUBDOMAIN else []
-    if not _CONFIG_PATTERN.fullmatch(key):
-        detail.append(_CONFIG_KEY_WORDS)
-    elif key in (".", ".."):
-        detail.append(f"must not be '{key}'")
-    elif key.startswith(".."):
-        detail.append("must not start with '..'")
-    return detail
-
 
 _MAX_ANNOTATIONS = 256 * 1024
 _STANDARD_FINALIZERS = frozenset(("orphan", "foregroundDeletion", "kubernetes"))
@@ -230,7 +122,6 @@ def _check_finalizers(metadata: JsonObject, *, takes_any: bool) -> list[Cause]:
 
 
 PORTS = range(1, 65_536)
-PROTOCOLS = ("TCP", "UDP", "SCTP")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 # Stands for the value that the field has.
 _OWN: Json = object()
@@ -314,6 +205,28 @@ class CheckedField:
         for name in names:
             if self.get(name) in (None, "", [], {}):
                 self.required(name)
+
+    def require(self, name: str, why: str) -> None:
+        """A field that must not be missing or empty, with the reason."""
+        if not self.get(name):
+            self.required(name, why)
+
+    def one(self, name: str, choices: Iterable[str]) -> None:
+        """One of several words; empty is none of them."""
+        value, supported = self.get(name), tuple(choices)
+        if value not in supported:
+            self.unsupported(name, supported, value or "")
+
+    def between(self, name: str, least: int, most: int, why: str) -> None:
+        """A number within these limits, or none."""
+        value = self.get(name)
+        if isinstance(value, int) and not least <= value <= most:
+            self.invalid(name, why)
+
+    def keep(self, name: str, why: str) -> None:
+        """A field that may not be changed."""
+        if self.old is not None and self.get(name) != self.old.get(name):
+            self.forbid(name, why)
 
     def choice(self, name: str, choices: Iterable[str]) -> None:
         """One of several words, or empty."""

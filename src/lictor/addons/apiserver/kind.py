@@ -5,8 +5,9 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from lictor.addons.apiserver.field_checks import CheckedField, NameRule, check_subdomain
+from lictor.addons.apiserver.field_checks import CheckedField
 from lictor.addons.apiserver.field_errors import Cause
+from lictor.addons.apiserver.name_rules import NameRule, check_subdomain
 from lictor.addons.apiserver.table_columns import OTHER, TableColumns
 from lictor.core.facts.facts import ALL_VERBS, SubresourceFacts
 from lictor.core.facts.schemas import Form

@@ -1,5 +1,6 @@
 """Columns of tables for `kubectl get`, and cells that many kinds have."""
 
+import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import reduce
@@ -107,7 +108,9 @@ def build_columns(columns: str, list_cells: ListCells = lambda _: []) -> TableCo
 
     Name, Age and cells with a path are filled in; the other cells come from `list_cells`. A path
     means text; `path?x` any value, or x without one; `#path` the length of a list or map; `+path`
-    a number, or 0; `,path` the items of a list; `~path` a label selector.
+    a number, or 0; `^path` a boolean; `,path` the items of a list, `,path[].x` a field of each;
+    `~path` a label selector; `%path` labels; `{path}/{path}?x` a text with the values of paths, or
+    x if all are empty.
     """
     words = [word.strip() for word in columns.split("|")]
     cells = [_read_cell(word) for word in words]
@@ -139,14 +142,41 @@ def _read_cell(word: str) -> Callable[[JsonObject, datetime], Json] | None:
     """How a cell is filled that every kind fills alike."""
     name, _, path = word.partition("=")
     if path:
-        kind, path = (path[0], path[1:]) if path[0] in _CELLS else ("", path)
-        path, _, missing = path.partition("?")
-        *holders, field = path.split(".")
-        show = _CELLS["?" if missing else kind]
-        return lambda document, _: show(reduce(read_object, holders, document), field, missing)
+        show = _compile_text(path) if "{" in path else _compile_path(path)
+        return lambda document, _: show(document)
     if name == "Name":
         return lambda document, _: name_of(document)
     return age_of if name == "Age" else None
+
+
+def _compile_path(path: str) -> Callable[[JsonObject], Json]:
+    kind, path = (path[0], path[1:]) if path[0] in _CELLS else ("", path)
+    path, _, missing = path.partition("?")
+    *holders, field = path.replace("[].", "[]").split(".")
+    show = _CELLS["?" if missing else kind]
+    return lambda document: show(reduce(read_object, holders, document), field, missing)
+
+
+def _compile_text(text: str) -> Callable[[JsonObject], Json]:
+    parts = re.split(r"\{(.*?)\}", text)
+    *between, end = parts[::2]
+    tail, mark, missing = end.partition("?")
+    paths = [_compile_path(path) for path in parts[1::2]]
+
+    def show(document: JsonObject) -> str:
+        values = [path(document) for path in paths]
+        if mark and not any(values):
+            return missing
+        pairs = zip(between, values, strict=True)
+        return "".join([f"{before}{value}" for before, value in pairs]) + tail
+
+    return show
+
+
+def _join_items(holder: JsonObject, field: str, _: str) -> str:
+    name, _, inner = field.partition("[]")
+    items = read_list(holder, name)
+    return join_words(read_text(each, inner) for each in items) if inner else join_words(items)
 
 
 def _read_column(word: str) -> Column:
@@ -219,7 +249,9 @@ _CELLS: dict[str, Callable[[JsonObject, str, str], Json]] = {
     "?": _show_value,
     "#": lambda holder, field, _: len(holder.get(field) or ()),
     "+": count_field,
-    ",": lambda holder, field, _: join_words(read_list(holder, field)),
+    "^": lambda holder, field, _: holder.get(field) is True,
+    ",": _join_items,
+    "%": lambda holder, field, _: format_labels(read_object(holder, field)),
     "~": lambda holder, field, _: format_selector(holder.get(field)),
 }
 # For kinds without declared columns.

@@ -2,108 +2,25 @@
 
 from urllib.parse import urlsplit
 
-from lictor.addons.apiserver.field_checks import (
-    PORTS,
-    CheckedField,
-    check_qualified,
-    check_subdomain,
-)
-from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.kind import (
-    WHOLE_METADATA,
-    BuiltinResource,
-    Defaults,
-    Validate,
-)
-from lictor.addons.apiserver.table_columns import UNSET, TableColumns, build_columns
+from lictor.addons.apiserver.field_checks import PORTS, CheckedField
+from lictor.addons.apiserver.json_fields import read_object, read_text
+from lictor.addons.apiserver.table_columns import UNSET
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.raw import Json, JsonObject
 
-_RULE_LISTS = ("resourceRules", "excludeResourceRules")
-
-
-def _set_webhooks_defaults(configuration: JsonObject) -> None:
-    for webhook in read_list(configuration, "webhooks"):
-        webhook.setdefault("failurePolicy", "Fail")
-        webhook.setdefault("timeoutSeconds", 10)
-        if configuration.get("kind") == "MutatingWebhookConfiguration":
-            webhook.setdefault("reinvocationPolicy", "Never")
-        _set_match_defaults(webhook)
-        _set_scopes_defaults(webhook, ("rules",))
-        service = read_object(read_object(webhook, "clientConfig"), "service")
-        if service:
-            service.setdefault("port", 443)
-
-
-def _set_admission_policy_defaults(policy: JsonObject) -> None:
-    spec = policy.setdefault("spec", {})
-    spec.setdefault("failurePolicy", "Fail")
-    if policy.get("kind") == "ValidatingAdmissionPolicy":
-        policy.setdefault("status", {})
-    constraints = spec.get("matchConstraints")
-    if constraints is not None:
-        _set_match_defaults(constraints)
-        _set_scopes_defaults(constraints, _RULE_LISTS)
-
-
-def _set_policy_binding_defaults(binding: JsonObject) -> None:
-    reference = read_object(read_object(binding, "spec"), "paramRef")
-    if reference and binding.get("kind") == "MutatingAdmissionPolicyBinding":
-        reference.setdefault("parameterNotFoundAction", "Deny")
-    resources = read_object(binding, "spec").get("matchResources")
-    if resources is not None:
-        _set_match_defaults(resources)
-        _set_scopes_defaults(resources, _RULE_LISTS)
-
-
-def _set_match_defaults(holder: JsonObject) -> None:
-    holder.setdefault("matchPolicy", "Equivalent")
-    holder.setdefault("namespaceSelector", {})
-    holder.setdefault("objectSelector", {})
-
-
-def _set_scopes_defaults(holder: JsonObject, fields: tuple[str, ...]) -> None:
-    for field in fields:
-        for rule in read_list(holder, field):
-            rule.setdefault("scope", "*")
-
-
-_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-_SCOPES = ("*", "Cluster", "Namespaced")
 _REVIEWS = ("v1", "v1beta1")
-_SIDE_EFFECTS = ("None", "NoneOnDryRun")
-_POLICIES = ("Fail", "Ignore")
-_MATCHES = ("Equivalent", "Exact")
 
 
-def _validate_webhooks(configuration: CheckedField) -> None:
-    for webhook in configuration.items("webhooks"):
-        _check_webhook(webhook)
-    configuration.unique_names("webhooks")
-
-
-def _check_webhook(webhook: CheckedField) -> None:
+def check_webhook_name(webhook: CheckedField) -> None:
+    """A name has three parts."""
     name = webhook.text("name")
-    if not name:
-        webhook.required("name")
-    elif len(name.split(".")) < 3:
+    if name and len(name.split(".")) < 3:
         why = "should be a domain with at least three segments separated by dots"
         webhook.invalid("name", why)
-    webhook.named("name", check_subdomain)
-    _check_rules(webhook, "rules")
-    webhook.choice("failurePolicy", _POLICIES)
-    webhook.choice("matchPolicy", _MATCHES)
-    if not webhook.get("sideEffects"):
-        webhook.required("sideEffects", f"must specify one of {', '.join(_SIDE_EFFECTS)}")
-    webhook.choice("sideEffects", _SIDE_EFFECTS)
-    seconds = webhook.get("timeoutSeconds")
-    if isinstance(seconds, int) and not 1 <= seconds <= 30:
-        why = "the timeout value must be between 1 and 30 seconds"
-        webhook.invalid("timeoutSeconds", why)
-    webhook.selector("namespaceSelector")
-    webhook.selector("objectSelector")
-    webhook.choice("reinvocationPolicy", ("IfNeeded", "Never"))
-    _check_client(webhook.at("clientConfig"))
+
+
+def check_review_versions(webhook: CheckedField) -> None:
+    """One of the versions of AdmissionReview that the server knows."""
     versions = webhook.get("admissionReviewVersions")
     if not versions:
         why = f"must specify one of {', '.join(_REVIEWS)}"
@@ -111,10 +28,10 @@ def _check_webhook(webhook: CheckedField) -> None:
     elif not set(versions) & set(_REVIEWS):
         why = f"must include at least one of {', '.join(_REVIEWS)}"
         webhook.invalid("admissionReviewVersions", why)
-    _check_conditions(webhook)
 
 
-def _check_client(client: CheckedField) -> None:
+def check_client(client: CheckedField) -> None:
+    """A URL or a Service."""
     url, service = client.get("url"), client.at("service")
     has_service = isinstance(client.get("service"), dict)
     if (url is None) == (client.get("service") is None):
@@ -136,22 +53,12 @@ def _check_client(client: CheckedField) -> None:
             service.invalid("path", "must start with a '/'")
 
 
-def _check_rules(holder: CheckedField, field: str) -> None:
-    for rule in holder.items(field):
-        rule.need("operations", "apiGroups", "apiVersions", "resources")
-        for operation in rule.items("operations"):
-            if operation.value not in _OPERATIONS:
-                operation.unsupported("", _OPERATIONS)
-        for name, words in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
-            values = rule.list(name)
-            if "*" in values and len(values) > 1:
-                rule.invalid(name, f"if '*' is present, must not specify other {words}")
-        _check_resources(rule)
-        rule.choice("scope", _SCOPES)
-
-
-def _check_resources(rule: CheckedField) -> None:
+def check_rule(rule: CheckedField) -> None:
     """What a wildcard includes must not be listed with it."""
+    for name, words in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
+        values = rule.list(name)
+        if "*" in values and len(values) > 1:
+            rule.invalid(name, f"if '*' is present, must not specify other {words}")
     named = {str(each) for each in rule.list("resources")}
     if "*/*" in named and len(named) > 1:
         rule.invalid("resources", "if '*/*' is present, must not specify other resources")
@@ -167,15 +74,10 @@ def _check_resources(rule: CheckedField) -> None:
                     rule.invalid("resources", why)
 
 
-def _check_conditions(holder: CheckedField) -> None:
-    for condition in holder.items("matchConditions"):
-        if not condition.text("expression"):
-            condition.required("expression")
-        else:
-            _check_expression(condition)
-        condition.need("name")
-        condition.named("name", check_qualified)
-    holder.unique_names("matchConditions")
+def check_condition(condition: CheckedField) -> None:
+    """The expression of a match condition."""
+    if condition.text("expression"):
+        _check_expression(condition)
 
 
 def _check_expression(holder: CheckedField, variables: Json = None) -> None:
@@ -193,9 +95,8 @@ def _check_expression(holder: CheckedField, variables: Json = None) -> None:
         holder.invalid("expression", f"must evaluate to bool but got {found}")
 
 
-def _validate_validating_policy(policy: CheckedField) -> None:
-    spec = policy.at("spec")
-    _check_policy(spec)
+def check_validations(spec: CheckedField) -> None:
+    """The validations of a policy, or its audit annotations."""
     if not spec.list("validations") and not spec.get("auditAnnotations"):
         why = "validations or auditAnnotations must contain at least one item"
         spec.required("validations", why)
@@ -209,59 +110,22 @@ def _validate_validating_policy(policy: CheckedField) -> None:
             validation.invalid("message", "must not contain line breaks")
 
 
-def _validate_mutating_policy(policy: CheckedField) -> None:
-    spec = policy.at("spec")
-    _check_policy(spec)
-    if not spec.list("mutations"):
-        spec.required("mutations", "mutations must contain at least one item")
-    fields = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
-    for mutation in spec.items("mutations"):
-        mutation.choice("patchType", sorted(fields))
-        if mutation.get("patchType") in fields:
-            mutation.at(fields[mutation.get("patchType")]).need("expression")
-    if not spec.get("reinvocationPolicy"):
-        spec.required("reinvocationPolicy")
-    spec.choice("reinvocationPolicy", ("IfNeeded", "Never"))
+def check_param_version(kind: CheckedField) -> None:
+    """The apiVersion of the parameters of a policy."""
+    version = kind.text("apiVersion")
+    if version.count("/") > 1:
+        kind.invalid("apiVersion", f"unexpected GroupVersion string: {version}")
 
 
-def _check_policy(spec: CheckedField) -> None:
-    spec.choice("failurePolicy", _POLICIES)
-    if isinstance(spec.get("paramKind"), dict):
-        kind = spec.at("paramKind")
-        version = kind.text("apiVersion")
-        if version.count("/") > 1:
-            kind.invalid("apiVersion", f"unexpected GroupVersion string: {version}")
-        kind.need("apiVersion", "kind")
+def check_constraints(spec: CheckedField) -> None:
+    """A policy selects requests."""
     if not isinstance(spec.get("matchConstraints"), dict):
         spec.required("matchConstraints")
-    else:
-        spec.at("matchConstraints").need("resourceRules")
-        _check_match(spec.at("matchConstraints"))
-    _check_conditions(spec)
 
 
-def _check_match(holder: CheckedField) -> None:
-    holder.choice("matchPolicy", _MATCHES)
-    holder.selector("namespaceSelector")
-    holder.selector("objectSelector")
-    for field in _RULE_LISTS:
-        _check_rules(holder, field)
-
-
-def _validate_policy_binding(binding: CheckedField) -> None:
-    spec = binding.at("spec")
-    spec.need("policyName")
-    spec.named("policyName", check_subdomain)
-    if isinstance(spec.get("matchResources"), dict):
-        _check_match(spec.at("matchResources"))
-    if binding.get("kind") == "ValidatingAdmissionPolicyBinding":
-        _check_actions(spec)
-
-
-def _check_actions(spec: CheckedField) -> None:
+def check_actions(spec: CheckedField) -> None:
+    """The actions of a binding."""
     actions = spec.list("validationActions")
-    if not actions:
-        spec.required("validationActions", "at least one validation action is required")
     for index, action in enumerate(spec.items("validationActions")):
         if action.value not in ("Audit", "Deny", "Warn"):
             action.unsupported("", ("Audit", "Deny", "Warn"))
@@ -275,73 +139,10 @@ def _check_actions(spec: CheckedField) -> None:
         spec.invalid("validationActions", why)
 
 
-def _list_policy_cells(policy: JsonObject) -> list[Json]:
-    spec = read_object(policy, "spec")
-    entries = read_list(spec, "validations") or read_list(spec, "mutations")
-    param = read_object(spec, "paramKind")
-    detail = f"{read_text(param, 'apiVersion')}/{read_text(param, 'kind')}" if param else UNSET
-    return [len(entries), detail]
-
-
-def _list_policy_binding_cells(binding: JsonObject) -> list[Json]:
+def list_policy_binding_cells(binding: JsonObject) -> list[Json]:
+    """The parameters."""
     param = read_object(read_object(binding, "spec"), "paramRef")
     if not param:
         return [UNSET]
     name, namespace = read_text(param, "name"), read_text(param, "namespace")
     return [f"{namespace or '*'}/{name or '*'}" if name or namespace else "*"]
-
-
-WEBHOOKS = build_columns("Name | Webhooks:integer=#webhooks | Age")
-VALIDATING_POLICY = build_columns(
-    "Name | Validations:integer | ParamKind | Age", _list_policy_cells
-)
-MUTATING_POLICY = build_columns("Name | Mutations:integer | ParamKind | Age", _list_policy_cells)
-POLICY_BINDING = build_columns(
-    "Name | PolicyName=spec.policyName | ParamRef | Age", _list_policy_binding_cells
-)
-
-
-def _declare(
-    kind: str, set_defaults: Defaults, validate: Validate, columns: TableColumns
-) -> BuiltinResource:
-    return BuiltinResource(
-        "admissionregistration.k8s.io",
-        kind,
-        set_defaults=set_defaults,
-        validate=validate,
-        columns=columns,
-        status_keeps=WHOLE_METADATA,
-        counts_generations=True,
-        needs_version=True,
-    )
-
-
-RESOURCES = (
-    *(
-        _declare(
-            f"{kind}WebhookConfiguration", _set_webhooks_defaults, _validate_webhooks, WEBHOOKS
-        )
-        for kind in ("Mutating", "Validating")
-    ),
-    *(
-        _declare(
-            f"{kind}AdmissionPolicyBinding",
-            _set_policy_binding_defaults,
-            _validate_policy_binding,
-            POLICY_BINDING,
-        )
-        for kind in ("Mutating", "Validating")
-    ),
-    _declare(
-        "ValidatingAdmissionPolicy",
-        _set_admission_policy_defaults,
-        _validate_validating_policy,
-        VALIDATING_POLICY,
-    ),
-    _declare(
-        "MutatingAdmissionPolicy",
-        _set_admission_policy_defaults,
-        _validate_mutating_policy,
-        MUTATING_POLICY,
-    ),
-)

@@ -1,45 +1,33 @@
-"""Namespace, Node, ConfigMap, Secret, Lease and other small kinds."""
+"""Namespace, Node, ConfigMap, Secret and other small kinds."""
 
 import base64
 
-from lictor.addons.apiserver.field_checks import (
-    CheckedField,
-    check_config_key,
-    check_label,
-    check_segment,
-    take_any_name,
-)
+from lictor.addons.apiserver.field_checks import CheckedField
 from lictor.addons.apiserver.field_errors import too_long
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.kind import (
-    WHOLE_METADATA,
-    BuiltinResource,
-    ObjectPart,
-    SelectableField,
-    select_by,
-)
-from lictor.addons.apiserver.table_columns import NONE, build_columns
+from lictor.addons.apiserver.kind import ObjectPart
+from lictor.addons.apiserver.name_rules import check_config_key
+from lictor.addons.apiserver.table_columns import NONE, UNSET
 from lictor.core.raw import Json, JsonObject
 
 
-def _set_secret_defaults(secret: JsonObject) -> None:
+def set_secret_defaults(secret: JsonObject) -> None:
+    """Encode `stringData`."""
     written = secret.pop("stringData", None)
     if written:
         encoded = {key: base64.b64encode(text.encode()).decode() for key, text in written.items()}
         secret["data"] = {**read_object(secret, "data"), **encoded}
-    if not secret.get("type"):
-        secret["type"] = "Opaque"
 
 
-def _set_namespace_defaults(namespace: JsonObject) -> None:
+def set_namespace_defaults(namespace: JsonObject) -> None:
+    """The label with the name, and the finalizer of the content."""
     metadata = namespace.setdefault("metadata", {})
     if name := read_text(metadata, "name"):
         metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = name
     spec = namespace.setdefault("spec", {})
-    # Finalizers go by way of `finalize` only: those that are gone must not come back.
+    # Only `finalize` removes finalizers: those that are gone must not come back.
     if "deletionTimestamp" not in metadata:
         spec.setdefault("finalizers", ["kubernetes"])
-    namespace.setdefault("status", {}).setdefault("phase", "Active")
 
 
 def _carry_namespace(old: JsonObject, sent: JsonObject) -> JsonObject:
@@ -51,25 +39,10 @@ def _carry_finalizers(old: JsonObject, sent: JsonObject) -> JsonObject:
     return {**old, "spec": {**read_object(old, "spec"), "finalizers": finalizers}}
 
 
-def _set_api_service_defaults(service: JsonObject) -> None:
-    reference = read_object(read_object(service, "spec"), "service")
-    if reference:
-        reference.setdefault("port", 443)
-
-
-def _set_resource_claim_defaults(claim: JsonObject) -> None:
-    devices = read_object(read_object(claim, "spec"), "devices")
-    for request in read_list(devices, "requests"):
-        exactly = read_object(request, "exactly")
-        if exactly and exactly.setdefault("allocationMode", "ExactCount") == "ExactCount":
-            exactly.setdefault("count", 1)
-
-
-def _validate_runtime_class(runtime_class: CheckedField) -> None:
-    runtime_class.need("handler")
-    runtime_class.same("handler")
-
-
+NAMESPACE_PARTS = {
+    "": ObjectPart(_carry_namespace, changes_metadata=True),
+    "finalize": ObjectPart(_carry_finalizers, changes_metadata=True),
+}
 _MAX_SIZE = 1024 * 1024
 _SECRET_KEYS = {
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
@@ -82,7 +55,8 @@ _ACCOUNT_NAME = "kubernetes.io/service-account.name"
 _FROZEN = "field is immutable when `immutable` is set"
 
 
-def _validate_config_map(config_map: CheckedField) -> None:
+def validate_config_map(config_map: CheckedField) -> None:
+    """Keys and size of the content."""
     data, binary = config_map.at("data"), config_map.at("binaryData")
     for key in sorted(data.value):
         data.entry(key).named("", check_config_key, key)
@@ -109,9 +83,9 @@ def _check_frozen(holder: CheckedField, fields: tuple[str, ...]) -> None:
             holder.forbid(field, _FROZEN)
 
 
-def _validate_secret(secret: CheckedField) -> None:
+def validate_secret(secret: CheckedField) -> None:
+    """Keys and size of the content, and keys that a type requires."""
     data, kind = secret.at("data"), secret.text("type")
-    secret.same("type")
     for key in sorted(data.value):
         data.entry(key).named("", check_config_key, key)
     if sum(map(_measure, data.value.values())) > _MAX_SIZE * 4 // 3:
@@ -128,23 +102,16 @@ def _validate_secret(secret: CheckedField) -> None:
     _check_frozen(secret, ("data",))
 
 
-def _validate_lease(lease: CheckedField) -> None:
-    spec = lease.at("spec")
-    duration = spec.get("leaseDurationSeconds")
-    if isinstance(duration, int) and duration <= 0:
-        spec.invalid("leaseDurationSeconds", "must be greater than 0")
-    spec.counts("leaseTransitions")
-
-
 _ROLE = "node-role.kubernetes.io/"
 
 
-def _count_data(holder: JsonObject) -> list[Json]:
+def count_data(holder: JsonObject) -> list[Json]:
     """Of a ConfigMap or a Secret."""
     return [sum(len(read_object(holder, field)) for field in ("data", "binaryData"))]
 
 
-def _list_node_cells(node: JsonObject) -> list[Json]:
+def list_node_cells(node: JsonObject) -> list[Json]:
+    """Status, roles and addresses."""
     spec, status = read_object(node, "spec"), read_object(node, "status")
     words = [_format_ready(status)]
     if spec.get("unschedulable") is True:
@@ -171,26 +138,24 @@ def _find_address(status: JsonObject, kind: str) -> str:
     return read_text(found[0], "address") if found else NONE
 
 
-def _list_revision_cells(revision: JsonObject) -> list[Json]:
-    metadata = read_object(revision, "metadata")
-    owner = next((o for o in read_list(metadata, "ownerReferences") if o.get("controller")), None)
-    detail = NONE
-    if owner is not None:
-        group = read_text(owner, "apiVersion").rpartition("/")[0]
-        kind = read_text(owner, "kind").lower()
-        detail = (
-            f"{kind}.{group}/{read_text(owner, 'name')}" if group else f"{kind}/{owner['name']}"
-        )
-    return [detail, revision.get("revision") or 0]
+def list_revision_cells(revision: JsonObject) -> list[Json]:
+    """The controller."""
+    owners = read_list(read_object(revision, "metadata"), "ownerReferences")
+    for owner in owners:
+        if owner.get("controller"):
+            group = read_text(owner, "apiVersion").rpartition("/")[0]
+            kind = read_text(owner, "kind").lower()
+            return [f"{kind}.{group}/{owner['name']}" if group else f"{kind}/{owner['name']}"]
+    return [NONE]
 
 
-def _list_api_service_cells(service: JsonObject) -> list[Json]:
-    reference = read_object(read_object(service, "spec"), "service")
-    name = f"{read_text(reference, 'namespace')}/{read_text(reference, 'name')}"
-    return [name if reference else "Local", "True"]
+def list_api_service_cells(_: JsonObject) -> list[Json]:
+    """All of them are available."""
+    return ["True"]
 
 
-def _list_resource_claim_cells(claim: JsonObject) -> list[Json]:
+def list_resource_claim_cells(claim: JsonObject) -> list[Json]:
+    """The state."""
     status = read_object(claim, "status")
     words = ["allocated"] if "allocation" in status else []
     words += ["reserved"] if read_list(status, "reservedFor") else []
@@ -199,111 +164,7 @@ def _list_resource_claim_cells(claim: JsonObject) -> list[Json]:
     return [",".join(words) or "pending"]
 
 
-def _list_resource_slice_cells(resource_slice: JsonObject) -> list[Json]:
+def list_resource_slice_cells(resource_slice: JsonObject) -> list[Json]:
+    """The node."""
     spec = read_object(resource_slice, "spec")
-    return [read_text(spec, "nodeName") or ("<all>" if spec.get("allNodes") else "<unset>")]
-
-
-ACCOUNT = build_columns("Name | Secrets=#secrets | Age")
-NODE = build_columns(
-    "Name | Status | Roles | Age | Version=status.nodeInfo.kubeletVersion | Internal-IP! "
-    "| External-IP! | OS-Image!=status.nodeInfo.osImage?<unknown> "
-    "| Kernel-Version!=status.nodeInfo.kernelVersion?<unknown> "
-    "| Container-Runtime!=status.nodeInfo.containerRuntimeVersion?<unknown>",
-    _list_node_cells,
-)
-REVISION = build_columns("Name | Controller | Revision | Age", _list_revision_cells)
-API_SERVICE = build_columns("Name | Service | Available | Age", _list_api_service_cells)
-RESOURCE_CLAIM = build_columns("Name | State | Age", _list_resource_claim_cells)
-RESOURCE_SLICE = build_columns(
-    "Name | Node | Driver=spec.driver | Pool=spec.pool.name | Age", _list_resource_slice_cells
-)
-AGED = build_columns("Name | Age")
-_RESOURCE = "resource.k8s.io"
-RESOURCES = (
-    BuiltinResource(
-        "",
-        "Namespace",
-        set_defaults=_set_namespace_defaults,
-        validate_name=check_label,
-        columns=build_columns("Name | Status=status.phase | Age"),
-        selectable_fields={
-            **select_by("status.phase"), "name": SelectableField(("metadata", "name"))
-        },
-        returned_when_deleted=True,
-        parts={
-            "": ObjectPart(_carry_namespace, changes_metadata=True),
-            "finalize": ObjectPart(_carry_finalizers, changes_metadata=True),
-        },
-    ),
-    BuiltinResource(
-        "",
-        "Node",
-        columns=NODE,
-        selectable_fields=select_by("spec.unschedulable", missing="false"),
-        created_with_status=True,
-    ),
-    BuiltinResource(
-        "",
-        "ConfigMap",
-        validate=_validate_config_map,
-        columns=build_columns("Name | Data | Age", _count_data),
-    ),
-    BuiltinResource(
-        "",
-        "Secret",
-        set_defaults=_set_secret_defaults,
-        validate=_validate_secret,
-        columns=build_columns("Name | Type=type | Data | Age", _count_data),
-        selectable_fields=select_by("type"),
-    ),
-    BuiltinResource("", "ServiceAccount", columns=ACCOUNT, returned_when_deleted=True),
-    # Requests of these kinds are answered, never kept.
-    BuiltinResource("", "Binding", validate_name=take_any_name),
-    *(
-        BuiltinResource("authorization.k8s.io", kind, validate_name=take_any_name)
-        for kind in (
-            "LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview",
-            "SubjectAccessReview",
-        )
-    ),
-    BuiltinResource("authentication.k8s.io", "SelfSubjectReview", validate_name=take_any_name),
-    BuiltinResource("authentication.k8s.io", "TokenReview", validate_name=take_any_name),
-    BuiltinResource(
-        "coordination.k8s.io",
-        "Lease",
-        validate=_validate_lease,
-        columns=build_columns("Name | Holder=spec.holderIdentity | Age"),
-        created_by_update=True,
-        needs_version=True,
-    ),
-    BuiltinResource("apps", "ControllerRevision", columns=REVISION),
-    BuiltinResource(
-        "node.k8s.io",
-        "RuntimeClass",
-        validate=_validate_runtime_class,
-        columns=build_columns("Name | Handler=handler | Age"),
-        created_by_update=True,
-        needs_version=True,
-    ),
-    BuiltinResource(
-        "apiregistration.k8s.io",
-        "APIService",
-        set_defaults=_set_api_service_defaults,
-        validate_name=check_segment,
-        takes_any_finalizer=True,
-        columns=API_SERVICE,
-        status_keeps=WHOLE_METADATA,
-    ),
-    BuiltinResource(_RESOURCE, "DeviceClass", columns=AGED, counts_generations=True),
-    BuiltinResource(_RESOURCE, "DeviceTaintRule", counts_generations=True),
-    BuiltinResource(
-        _RESOURCE,
-        "ResourceClaim",
-        set_defaults=_set_resource_claim_defaults,
-        columns=RESOURCE_CLAIM,
-        status_keeps=WHOLE_METADATA,
-    ),
-    BuiltinResource(_RESOURCE, "ResourceClaimTemplate", columns=AGED),
-    BuiltinResource(_RESOURCE, "ResourceSlice", columns=RESOURCE_SLICE, counts_generations=True),
-)  # fmt: skip
+    return [read_text(spec, "nodeName") or ("<all>" if spec.get("allNodes") else UNSET)]

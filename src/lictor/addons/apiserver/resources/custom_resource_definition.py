@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from lictor.addons.apiserver.field_checks import CheckedField, check_service_name, check_subdomain
-from lictor.addons.apiserver.json_fields import read_object
-from lictor.addons.apiserver.kind import BuiltinResource
+from lictor.addons.apiserver.field_checks import CheckedField
+from lictor.addons.apiserver.name_rules import check_service_name, check_subdomain
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.lang.regex import compile_regex
 from lictor.core.raw import JsonObject
@@ -13,26 +12,19 @@ from lictor.core.raw import JsonObject
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
-def _set_definition_defaults(definition: JsonObject) -> None:
-    spec = definition.setdefault("spec", {})
-    names = spec.setdefault("names", {})
+def set_definition_defaults(definition: JsonObject) -> None:
+    """Names that follow from the kind, and the finalizer of the objects."""
+    names = definition.setdefault("spec", {}).setdefault("names", {})
     kind = names.get("kind") or ""
     if kind and not names.get("singular"):
         names["singular"] = kind.lower()
     if kind and not names.get("listKind"):
         names["listKind"] = f"{kind}List"
-    conversion = spec.setdefault("conversion", {})
-    if not conversion.get("strategy"):
-        conversion["strategy"] = "None"
     metadata = definition.setdefault("metadata", {})
     if "deletionTimestamp" not in metadata:
         finalizers = metadata.setdefault("finalizers", [])
         if CLEANUP not in finalizers:
             finalizers.append(CLEANUP)
-    client = read_object(read_object(conversion, "webhook"), "clientConfig")
-    service = read_object(client, "service")
-    if service:
-        service.setdefault("port", 443)
 
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -40,23 +32,18 @@ _APPROVAL = "api-approved.kubernetes.io"
 _PROTECTED = (".k8s.io", ".kubernetes.io")
 
 
-def _validate_definition(definition: CheckedField) -> None:
+def check_names(definition: CheckedField) -> None:
+    """The name follows from plural and group; some groups are protected."""
     spec, metadata = definition.at("spec"), definition.at("metadata")
-    names = spec.at("names")
-    if metadata.text("name") != f"{names.text('plural')}.{spec.text('group')}":
+    if metadata.text("name") != f"{spec.at('names').text('plural')}.{spec.text('group')}":
         why = 'must be spec.names.plural+"."+spec.group'
         metadata.invalid("name", why, metadata.text("name"))
     _check_group(spec, metadata)
-    spec.choice("scope", ("Cluster", "Namespaced"))
-    spec.need("scope")
-    names.need("plural", "kind")
-    names.named("plural", check_service_name)
+
+
+def check_kind(names: CheckedField) -> None:
+    """In lower case, a kind is a DNS label."""
     names.named("kind", check_service_name, names.text("kind").lower())
-    _check_versions(spec)
-    spec.same("scope")
-    names.same("kind")
-    spec.same("group")
-    names.same("plural")
 
 
 def _check_group(spec: CheckedField, metadata: CheckedField) -> None:
@@ -76,7 +63,8 @@ def _check_group(spec: CheckedField, metadata: CheckedField) -> None:
         annotations.entry(_APPROVAL).required("", why)
 
 
-def _check_versions(spec: CheckedField) -> None:
+def check_versions(spec: CheckedField) -> None:
+    """Names, schemas and the storage version."""
     versions = spec.items("versions")
     names = [version.text("name") for version in versions]
     for index, version in enumerate(versions):
@@ -159,17 +147,3 @@ def _check_rule(rule: CheckedField) -> None:
         compile_rule(rule.value)
     except SyntaxFaultError as error:
         rule.invalid("rule", f"compilation failed: {error}")
-
-
-RESOURCES = (
-    BuiltinResource(
-        "apiextensions.k8s.io",
-        "CustomResourceDefinition",
-        set_defaults=_set_definition_defaults,
-        validate=_validate_definition,
-        takes_any_finalizer=True,
-        counts_generations=True,
-        needs_version=True,
-        empty_object={"spec": {"names": {}}},
-    ),
-)

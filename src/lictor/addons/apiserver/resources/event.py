@@ -2,26 +2,10 @@
 
 from datetime import datetime
 
-from msgspec.structs import replace
-
-from lictor.addons.apiserver.field_checks import CheckedField, take_any_name
+from lictor.addons.apiserver.field_checks import CheckedField
 from lictor.addons.apiserver.json_fields import read_object, read_text
-from lictor.addons.apiserver.kind import BuiltinResource, SelectableField, select_by
-from lictor.addons.apiserver.table_columns import (
-    build_timed_columns,
-    format_age,
-    name_of,
-    read_moment,
-)
+from lictor.addons.apiserver.table_columns import format_age, name_of, read_moment
 from lictor.core.raw import Json, JsonObject
-
-
-def _set_event_defaults(event: JsonObject) -> None:
-    if event.get("apiVersion") == "v1":
-        event.setdefault("source", {})
-        event.setdefault("reportingComponent", "")
-        event.setdefault("reportingInstance", "")
-
 
 GROUP = "events.k8s.io"
 # As they are kept -> as `events.k8s.io` shows them.
@@ -37,17 +21,14 @@ _SHOWN_NAMES = {
 _KEPT_NAMES = {shown: kept for kept, shown in _SHOWN_NAMES.items()}
 
 
-def _convert(event: JsonObject) -> JsonObject:
+def convert_event(event: JsonObject) -> JsonObject:
+    """The same Event with the field names of the other group."""
     names = _KEPT_NAMES if event["apiVersion"] == "v1" else _SHOWN_NAMES
     return {names.get(field, field): value for field, value in event.items()}
 
 
-def _show_field(name: str) -> str:
-    first, dot, rest = name.partition(".")
-    return f"{_SHOWN_NAMES.get(first, first)}.{rest}" if dot else name
-
-
-def _validate_event(event: CheckedField) -> None:
+def validate_event(event: CheckedField) -> None:
+    """An Event is in the namespace of its object."""
     about = event.at("involvedObject" if "involvedObject" in event.value else "regarding")
     namespace = about.text("namespace")
     # Events about cluster-scoped objects may be in any namespace.
@@ -55,7 +36,8 @@ def _validate_event(event: CheckedField) -> None:
         about.invalid("namespace", "does not match event.namespace")
 
 
-def _fill_event(event: JsonObject, now: datetime) -> list[Json]:
+def fill_event(event: JsonObject, now: datetime) -> list[Json]:
+    """A row."""
     source = read_object(event, "source") or read_object(event, "deprecatedSource")
     about = read_object(event, "involvedObject") or read_object(event, "regarding")
     reporter = read_text(event, "reportingComponent") or read_text(event, "reportingController")
@@ -89,42 +71,3 @@ def _find_times(event: JsonObject) -> tuple[Json, Json]:
 def _count(event: JsonObject) -> int:
     repeated = read_object(event, "series").get("count")
     return repeated or event.get("count") or event.get("deprecatedCount") or 1
-
-
-EVENT = build_timed_columns(
-    "Last Seen | Type | Reason | Object | Subobject! | Source! | Message | First Seen! | Count! "
-    "| Name!",
-    _fill_event,
-)
-_KEPT_FIELDS = {
-    **select_by(
-        "involvedObject.kind", "involvedObject.namespace", "involvedObject.name",
-        "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
-        "involvedObject.fieldPath", "reason", "reportingComponent", "type",
-    ),
-    "source": SelectableField(("source", "component")),
-}  # fmt: skip
-_CORE = BuiltinResource(
-    "",
-    "Event",
-    set_defaults=_set_event_defaults,
-    validate=_validate_event,
-    # Clients generate these names in great numbers.
-    validate_name=take_any_name,
-    columns=EVENT,
-    selectable_fields=_KEPT_FIELDS,
-    convert=_convert,
-    created_by_update=True,
-)
-RESOURCES = (
-    _CORE,
-    # Selected by the names of either group; objects are kept under those of the core group.
-    replace(
-        _CORE,
-        group=GROUP,
-        selectable_fields={
-            **_KEPT_FIELDS,
-            **{_show_field(name): field for name, field in _KEPT_FIELDS.items()},
-        },
-    ),
-)

@@ -1,32 +1,14 @@
-"""Pod: its columns, and what else is particular to it."""
+"""Rows of Pods."""
 
 from datetime import datetime
 
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.kind import BuiltinResource, ObjectPart, select_by
-from lictor.addons.apiserver.resources.pod_changes import (
-    carry_debug_containers,
-    carry_resize,
-    check_debug_containers,
-    check_resize,
-    validate_pod,
-)
-from lictor.addons.apiserver.resources.pod_defaults import set_pod_defaults, set_template_defaults
-from lictor.addons.apiserver.table_columns import (
-    NONE,
-    age_of,
-    build_columns,
-    build_timed_columns,
-    format_age,
-    format_labels,
-    list_images,
-    name_of,
-    read_moment,
-)
+from lictor.addons.apiserver.table_columns import NONE, age_of, format_age, name_of, read_moment
 from lictor.core.raw import Json, JsonObject
 
 
-def _fill_pod(pod: JsonObject, now: datetime) -> list[Json]:
+def fill_pod(pod: JsonObject, now: datetime) -> list[Json]:
+    """A row."""
     spec, status = read_object(pod, "spec"), read_object(pod, "status")
     sidecars = {
         read_text(each, "name")
@@ -42,7 +24,7 @@ def _fill_pod(pod: JsonObject, now: datetime) -> list[Json]:
     return [
         name_of(pod),
         f"{ready}/{total}",
-        format_pod_status(pod),
+        _format_status(pod),
         _format_restarts([*detail, *started], now),
         age_of(pod, now),
         _find_address(status),
@@ -85,7 +67,7 @@ def _read_end(status: JsonObject) -> JsonObject:
     return read_object(read_object(status, "lastState"), "terminated")
 
 
-def format_pod_status(pod: JsonObject) -> str:
+def _format_status(pod: JsonObject) -> str:
     """What `kubectl get` shows as status."""
     status = read_object(pod, "status")
     reason = read_text(status, "reason") or read_text(status, "phase")
@@ -144,59 +126,3 @@ def _format_containers(status: JsonObject, reason: str) -> str:
         )
         return "Running" if is_ready else "NotReady"
     return reason
-
-
-def _set_pod_template_defaults(template: JsonObject) -> None:
-    set_template_defaults(template.setdefault("template", {}))
-
-
-def _list_pod_template_cells(template: JsonObject) -> list[Json]:
-    inner = read_object(template, "template")
-    labels = read_object(read_object(inner, "metadata"), "labels")
-    return [*list_images(read_object(inner, "spec")), format_labels(labels)]
-
-
-POD_TEMPLATE = build_columns("Name | Containers | Images | Pod Labels", _list_pod_template_cells)
-POD = build_timed_columns(
-    "Name | Ready | Status | Restarts | Age | IP! | Node! | Nominated Node! | Readiness Gates!",
-    _fill_pod,
-)
-# What an empty Pod holds already.
-EMPTY_POD: JsonObject = {"metadata": {}, "spec": {"containers": None}}
-RESOURCES = (
-    BuiltinResource(
-        "",
-        "Pod",
-        set_defaults=set_pod_defaults,
-        validate=validate_pod,
-        columns=POD,
-        selectable_fields={
-            **select_by(
-                "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "status.phase",
-                "spec.serviceAccountName", "status.podIP", "status.nominatedNodeName",
-            ),
-            **select_by("spec.hostNetwork", missing="false"),
-        },
-        counts_generations=True,
-        returned_when_deleted=True,
-        empty_object=EMPTY_POD,
-        parts={
-            "ephemeralcontainers": ObjectPart(carry_debug_containers, check_debug_containers),
-            "resize": ObjectPart(carry_resize, check_resize),
-        },
-        status_keeps=("ownerReferences",),
-        status_resets={
-            "f:spec": {},
-            "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}},
-        },
-    ),
-    BuiltinResource(
-        "",
-        "PodTemplate",
-        set_defaults=_set_pod_template_defaults,
-        columns=POD_TEMPLATE,
-        counts_generations=True,
-        returned_when_deleted=True,
-        empty_object={"template": EMPTY_POD},
-    ),
-)  # fmt: skip

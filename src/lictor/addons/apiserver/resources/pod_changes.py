@@ -2,6 +2,7 @@
 
 from lictor.addons.apiserver.field_checks import CheckedField
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
+from lictor.addons.apiserver.kind import ObjectPart
 from lictor.addons.apiserver.resources.pod_defaults import find_quality
 from lictor.addons.apiserver.resources.pod_validation import (
     list_containers,
@@ -94,12 +95,11 @@ def _changes_containers(new: JsonObject, old: JsonObject) -> bool:
 # --- subresources: what is taken of the Pod that was sent, and what is checked
 
 
-def carry_debug_containers(old: JsonObject, sent: JsonObject) -> JsonObject:
-    """The Pod with the ephemeral containers of the one that was sent."""
+def _carry_debug_containers(old: JsonObject, sent: JsonObject) -> JsonObject:
     return _replace_lists(old, sent, ("ephemeralContainers",))
 
 
-def check_debug_containers(pod: CheckedField) -> None:
+def _check_debug_containers(pod: CheckedField) -> None:
     """Ephemeral containers can be added, but not changed or removed."""
     if _is_mirror(pod.old):
         pod.forbid("", "static pods do not support ephemeral containers")
@@ -127,7 +127,7 @@ def check_debug_containers(pod: CheckedField) -> None:
             spec.forbid("ephemeralContainers", why)
 
 
-def carry_resize(old: JsonObject, sent: JsonObject) -> JsonObject:
+def _carry_resize(old: JsonObject, sent: JsonObject) -> JsonObject:
     """The Pod with the resources of the one that was sent; new containers are refused later."""
     before, wanted = read_object(old, "spec"), read_object(sent, "spec")
     pairs = {field: (read_list(before, field), read_list(wanted, field)) for field in _LISTS}
@@ -159,7 +159,7 @@ def _replace_lists(old: JsonObject, sent: JsonObject, fields: tuple[str, ...]) -
     return {**old, "spec": {**kept, **{key: wanted[key] for key in fields if key in wanted}}}
 
 
-def check_resize(pod: CheckedField) -> None:
+def _check_resize(pod: CheckedField) -> None:
     """A resize changes amounts of CPU and memory, and nothing else."""
     spec, before = pod.at("spec"), read_object(pod.old, "spec")
     if any(read_object(before, "resources").get(field) for field in ("requests", "limits")):
@@ -209,3 +209,9 @@ def _check_amounts(pod: CheckedField, container: CheckedField, old: JsonObject) 
 
 def _is_mirror(pod: JsonObject | None) -> bool:
     return _MIRROR in read_object(read_object(pod, "metadata"), "annotations")
+
+
+PARTS = {
+    "ephemeralcontainers": ObjectPart(_carry_debug_containers, _check_debug_containers),
+    "resize": ObjectPart(_carry_resize, _check_resize),
+}

@@ -2,13 +2,14 @@
 
 import re
 
-from lictor.addons.apiserver.field_checks import (
-    CheckedField,
+from lictor.addons.apiserver.field_checks import CheckedField
+from lictor.addons.apiserver.json_fields import read_text
+from lictor.addons.apiserver.name_rules import (
     check_label,
+    check_port_name,
     check_qualified,
     check_subdomain,
 )
-from lictor.addons.apiserver.json_fields import read_text
 from lictor.core.lang.quantity import Quantity, parse_quantity
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -67,21 +68,7 @@ def _check_port(port: CheckedField) -> None:
     port.port("containerPort", port.get("containerPort") or None)
     port.port("hostPort", port.get("hostPort") or None)
     port.choice("protocol", _PROTOCOLS)
-    port.named("name", _check_port_name)
-
-
-def _check_port_name(name: str) -> list[str]:
-    checks = (
-        (len(name) > 15, "must be no more than 15 characters"),
-        (
-            not re.fullmatch(r"[-a-z0-9]+", name),
-            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
-        ),
-        (not re.search(r"[a-z]", name), "must contain at least one letter (a-z)"),
-        ("--" in name, "must not contain consecutive hyphens"),
-        (name[0] == "-" or name[-1] == "-", "must not begin or end with a hyphen"),
-    )
-    return [why for is_wrong, why in checks if is_wrong]
+    port.named("name", check_port_name)
 
 
 def _check_variable(variable: CheckedField) -> None:

@@ -1,56 +1,33 @@
-"""Service, Endpoints and EndpointSlice: defaults, validation, columns.
+"""Service, Endpoints and EndpointSlice: addresses and ports.
 
 The address of a Service follows from its name, so that it stays when the Service is written again.
 """
 
 from hashlib import sha256
 
-from lictor.addons.apiserver.field_checks import (
-    PROTOCOLS,
-    CheckedField,
-    check_label,
-    check_service_name,
-    check_subdomain,
-)
+from lictor.addons.apiserver.field_checks import CheckedField
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.kind import BuiltinResource, select_by
-from lictor.addons.apiserver.table_columns import (
-    NONE,
-    UNSET,
-    build_columns,
-    format_labels,
-    join_words,
-    shorten_list,
-)
+from lictor.addons.apiserver.name_rules import check_label, check_subdomain
+from lictor.addons.apiserver.table_columns import NONE, UNSET, join_words, shorten_list
 from lictor.core.raw import Json, JsonObject
 
 _CLUSTER = "Cluster"
-_FIRST_NODE_PORT = 30_000
-_NODE_PORT_COUNT = 2_768
-_AFFINITY_SECONDS = 10_800
+_NODE_PORTS = range(30_000, 32_768)
 # 10.96.0.0/16; the first addresses are for Services that everyone knows, such as `kubernetes`.
 _NETWORK = "10.96"
 _RESERVED = 256
 _ADDRESSES = 65_536 - _RESERVED - 1
 
 
-def _set_service_defaults(service: JsonObject) -> None:
-    spec = service.setdefault("spec", {})
-    if not spec.get("type"):
-        spec["type"] = "ClusterIP"
-    if not spec.get("sessionAffinity"):
-        spec["sessionAffinity"] = "None"
-    if spec["sessionAffinity"] == "ClientIP":
-        client = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
-        client.setdefault("timeoutSeconds", _AFFINITY_SECONDS)
+def set_service_defaults(service: JsonObject) -> None:
+    """Addresses and ports."""
+    spec = service["spec"]
     for port in read_list(spec, "ports"):
-        port.setdefault("protocol", "TCP")
         if port.get("targetPort") in (None, "", 0) and "port" in port:
             port["targetPort"] = port["port"]
     if spec["type"] != "ExternalName":
         _set_addresses_defaults(service, spec)
     _set_exposure_defaults(service, spec)
-    service.setdefault("status", {}).setdefault("loadBalancer", {})
 
 
 def _set_addresses_defaults(service: JsonObject, spec: JsonObject) -> None:
@@ -76,7 +53,7 @@ def _set_exposure_defaults(service: JsonObject, spec: JsonObject) -> None:
         for port in read_list(spec, "ports"):
             if not port.get("nodePort"):
                 text = f"{port.get('port')}/{port.get('protocol')}"
-                port["nodePort"] = _FIRST_NODE_PORT + _number(service, text) % _NODE_PORT_COUNT
+                port["nodePort"] = _NODE_PORTS[_number(service, text) % len(_NODE_PORTS)]
 
 
 def _choose_address(service: JsonObject) -> str:
@@ -91,26 +68,8 @@ def _number(service: JsonObject, what: str) -> int:
     return int.from_bytes(sha256(name.encode()).digest()[:8])
 
 
-def _set_endpoints_defaults(endpoints: JsonObject) -> None:
-    for subset in read_list(endpoints, "subsets"):
-        for port in read_list(subset, "ports"):
-            port.setdefault("protocol", "TCP")
-
-
-def _set_slice_defaults(endpoint_slice: JsonObject) -> None:
-    for port in read_list(endpoint_slice, "ports"):
-        port.setdefault("name", "")
-        port.setdefault("protocol", "TCP")
-    for endpoint in read_list(endpoint_slice, "endpoints"):
-        endpoint.setdefault("conditions", {})
-
-
-_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_NODE_PORTS = range(30_000, 32_768)
-
-
-def _validate_service(service: CheckedField) -> None:
-    spec = service.at("spec")
+def check_addresses(spec: CheckedField) -> None:
+    """Addresses and ports of a Service."""
     kind, address, ports = spec.get("type"), spec.text("clusterIP"), spec.items("ports")
     if not ports and address != "None" and kind != "ExternalName":
         spec.required("ports")
@@ -124,14 +83,13 @@ def _validate_service(service: CheckedField) -> None:
         spec.address("clusterIPs[0]", address)
     for port in ports:
         _check_service_port(port, needs_name=len(ports) > 1)
-    spec.unique_names("ports")
-    spec.labels("selector")
-    spec.choice("sessionAffinity", ("ClientIP", "None"))
-    spec.choice("type", _TYPES)
-    spec.choice("externalTrafficPolicy", ("Cluster", "Local"))
+
+
+def check_kept_address(spec: CheckedField) -> None:
+    """An address cannot be changed."""
     before = spec.old or {}
     addresses, kept = spec.list("clusterIPs"), read_list(before, "clusterIPs")
-    both = "ExternalName" not in (kind, before.get("type"))
+    both = "ExternalName" not in (spec.get("type"), before.get("type"))
     if kept and addresses and both and addresses[0] != kept[0]:
         spec.invalid("clusterIPs[0]", "may not change once set", addresses)
 
@@ -141,48 +99,41 @@ def _check_service_port(port: CheckedField, *, needs_name: bool) -> None:
         port.required("name")
     port.named("name", check_label)
     port.port("port", port.get("port") or 0)
-    port.choice("protocol", PROTOCOLS)
+    port.choice("protocol", ("TCP", "UDP", "SCTP"))
     port.port("targetPort")
     if port.get("nodePort") and port.get("nodePort") not in _NODE_PORTS:
         why = "provided port is not in the valid range. The range of valid ports is 30000-32767"
         port.invalid("nodePort", why)
 
 
-def _validate_slice(endpoint_slice: CheckedField) -> None:
-    endpoint_slice.need("addressType")
-    endpoint_slice.choice("addressType", ("FQDN", "IPv4", "IPv6"))
-    for port in endpoint_slice.items("ports"):
-        port.choice("protocol", sorted(PROTOCOLS))
+def check_port_number(port: CheckedField) -> None:
+    """A port without a number has none."""
+    port.port("port", port.get("port") or 0)
+
+
+def check_endpoints(endpoint_slice: CheckedField) -> None:
+    """The endpoints of a slice."""
     for endpoint in endpoint_slice.items("endpoints"):
-        if not endpoint.list("addresses"):
-            endpoint.required("addresses", "must contain at least 1 address")
+        endpoint.require("addresses", "must contain at least 1 address")
         if endpoint_slice.get("addressType") in ("IPv4", "IPv6"):
             for address in endpoint.items("addresses"):
                 address.address("")
-    endpoint_slice.same("addressType")
 
 
-def _validate_endpoints(endpoints: CheckedField) -> None:
-    for subset in endpoints.items("subsets"):
-        if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-            subset.required("", "must specify `addresses` or `notReadyAddresses`")
-        for address in subset.items("addresses"):
-            address.address("ip")
-        for port in subset.items("ports"):
-            port.port("port", port.get("port") or 0)
+def check_subset(subset: CheckedField) -> None:
+    """A subset of Endpoints."""
+    if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+        subset.required("", "must specify `addresses` or `notReadyAddresses`")
 
 
-_PENDING = "<pending>"
-
-
-def _list_service_cells(service: JsonObject) -> list[Json]:
+def list_service_cells(service: JsonObject) -> list[Json]:
+    """Addresses and ports."""
     spec = read_object(service, "spec")
     addresses = read_list(spec, "clusterIPs")
     return [
         addresses[0] if addresses else read_text(spec, "clusterIP") or NONE,
         _format_outside(service, spec),
         join_words(map(_format_port, read_list(spec, "ports"))) or NONE,
-        format_labels(read_object(spec, "selector")),
     ]
 
 
@@ -198,7 +149,7 @@ def _format_outside(service: JsonObject, spec: JsonObject) -> str:
             return read_text(spec, "externalName")
         case "LoadBalancer":
             found = list_ingress_addresses(read_object(service, "status"))
-            return join_words([*found, *own]) or _PENDING
+            return join_words([*found, *own]) or "<pending>"
         case _:
             return join_words(own) or NONE
 
@@ -209,7 +160,8 @@ def list_ingress_addresses(status: JsonObject) -> list[str]:
     return [read_text(each, "ip") or read_text(each, "hostname") for each in entries]
 
 
-def _list_endpoints_cells(endpoints: JsonObject) -> list[Json]:
+def list_endpoints_cells(endpoints: JsonObject) -> list[Json]:
+    """Addresses with ports."""
     places = []
     for subset in read_list(endpoints, "subsets"):
         addresses = [read_text(each, "ip") for each in read_list(subset, "addresses")]
@@ -221,7 +173,8 @@ def _list_endpoints_cells(endpoints: JsonObject) -> list[Json]:
     return [shorten_list(places)]
 
 
-def _list_slice_cells(endpoint_slice: JsonObject) -> list[Json]:
+def list_slice_cells(endpoint_slice: JsonObject) -> list[Json]:
+    """Ports and addresses."""
     ports = [
         str(each["port"]) if each.get("port") is not None else "*"
         for each in read_list(endpoint_slice, "ports")
@@ -232,42 +185,3 @@ def _list_slice_cells(endpoint_slice: JsonObject) -> list[Json]:
         for address in read_list(each, "addresses")
     ]
     return [shorten_list(ports, UNSET), shorten_list(addresses, UNSET)]
-
-
-SERVICE = build_columns(
-    "Name | Type=spec.type | Cluster-IP | External-IP | Port(s) | Age | Selector!",
-    _list_service_cells,
-)
-ENDPOINTS = build_columns("Name | Endpoints | Age", _list_endpoints_cells)
-ENDPOINT_SLICE = build_columns(
-    "Name | AddressType=addressType | Ports | Endpoints | Age", _list_slice_cells
-)
-RESOURCES = (
-    BuiltinResource(
-        "",
-        "Service",
-        set_defaults=_set_service_defaults,
-        validate=_validate_service,
-        validate_name=check_service_name,
-        columns=SERVICE,
-        selectable_fields=select_by("spec.clusterIP", "spec.type"),
-        created_by_update=True,
-        returned_when_deleted=True,
-    ),
-    BuiltinResource(
-        "",
-        "Endpoints",
-        set_defaults=_set_endpoints_defaults,
-        validate=_validate_endpoints,
-        columns=ENDPOINTS,
-        created_by_update=True,
-    ),
-    BuiltinResource(
-        "discovery.k8s.io",
-        "EndpointSlice",
-        set_defaults=_set_slice_defaults,
-        validate=_validate_slice,
-        columns=ENDPOINT_SLICE,
-        counts_generations=True,
-    ),
-)

@@ -1,4 +1,4 @@
-"""A built-in kind is one module of apiserver/resources and lines of generated data, nothing else.
+"""A built-in kind is an entry of apiserver/resources/kinds.yaml and lines of generated data, nothing else.
 
 A copy of the package gets both; a program that uses the copy then serves the kind.
 """
@@ -12,31 +12,17 @@ from pathlib import Path
 
 import lictor
 
-_MODULE = """
-from lictor.addons.apiserver.table_columns import build_columns
-from lictor.addons.apiserver.kind import BuiltinResource, select_by
-
-
-def _set_defaults(kite):
-    kite.setdefault("spec", {}).setdefault("colour", "red")
-
-
-def _validate(kite):
-    if kite.value["spec"].get("strings", 1) < 1:
-        kite.at("spec").invalid("strings", "must be at least 1")
-
-
-RESOURCES = (
-    BuiltinResource(
-        "toys.k8s.io",
-        "Kite",
-        set_defaults=_set_defaults,
-        validate=_validate,
-        columns=build_columns("Name | Colour=spec.colour | Age"),
-        selectable_fields=select_by("spec.colour"),
-        counts_generations=True,
-    ),
-)
+_ENTRY = """
+toys.k8s.io:
+  Kite:
+    flags: counts_generations
+    columns: Name | Colour=spec.colour | Age
+    select: spec.colour
+    defaults:
+      spec.colour: red
+    checks:
+    - spec:
+      - between strings 1 9 must be at least 1
 """
 _FACTS = (
     ["names", "toys.k8s.io/v1", {"namespaced": {"Kite": "kites"}}],
@@ -108,11 +94,12 @@ def _add_facts(file: Path) -> None:
     file.write_text("\n".join(lines) + "\n")
 
 
-def test_a_kind_is_one_file_and_generated_data(tmp_path: Path) -> None:
+def test_a_kind_is_one_entry_and_generated_data(tmp_path: Path) -> None:
     package = tmp_path / "lictor"
     source = Path(lictor.__file__).parent
     shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "addons/apiserver/resources/kite.py").write_text(_MODULE)
+    with (package / "addons/apiserver/resources/kinds.yaml").open("a") as table:
+        table.write(_ENTRY)
     _add_facts(package / "core/facts/facts.jsonl")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
