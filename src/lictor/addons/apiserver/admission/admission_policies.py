@@ -19,8 +19,7 @@ from lictor.core.ports import Lookups
 from lictor.core.raw import JsonObject
 
 if TYPE_CHECKING:
-    from lictor.addons.apiserver.admission.policy_bindings import Denial
-    from lictor.addons.apiserver.admission.policy_evaluation import CompiledPolicies
+    from lictor.addons.apiserver.admission.native_policies import CompiledPolicies, Denial
 
 
 log = logging.getLogger(__name__)
@@ -132,7 +131,7 @@ class AdmissionPolicies:
                 self._is_idle = True
                 return None
             # The engine of that language is heavy, and most clusters have no such policies.
-            from lictor.addons.apiserver.admission.policy_evaluation import compile_policies
+            from lictor.addons.apiserver.admission.native_policies import compile_policies
 
             try:
                 self._policies = compile_policies(

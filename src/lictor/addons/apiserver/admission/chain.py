@@ -16,7 +16,7 @@ from lictor.addons.apiserver.json_fields import read_object
 from lictor.addons.apiserver.kind import ObjectReader, ObjectSource
 from lictor.addons.apiserver.kinds.catalogue import KindCatalogue
 from lictor.addons.apiserver.request import RequestAttributes
-from lictor.addons.apiserver.submission import MutationPasses, Submission
+from lictor.addons.apiserver.submission import MutationPasses, Submission, convert
 from lictor.core.errors import NotProvidedError, RefusedRequestError
 from lictor.core.ports import ApiCall, NoLookups
 from lictor.core.raw import Json, JsonObject
@@ -33,11 +33,14 @@ class StoreLookups(NoLookups):
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         found = self._reader.catalogue.find_kind(api_version, kind)
-        return None if found is None else self._reader.objects.get(found, namespace, name)
+        document = None if found is None else self._reader.objects.get(found, namespace, name)
+        # Objects are stored in one version and shown in the requested one.
+        return convert(document, api_version)
 
     def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
         found = self._reader.catalogue.find_kind(api_version, kind)
-        return [] if found is None else self._reader.objects.list(found, namespace)
+        documents = [] if found is None else self._reader.objects.list(found, namespace)
+        return [{**each, "apiVersion": api_version} for each in documents]
 
     def call_api(self, call: ApiCall) -> Json:
         if call.url_path != _REVIEWS or call.method != "POST":

@@ -19,12 +19,25 @@ from lictor.core.raw import JsonObject
 FindParams: TypeAlias = Callable[[Request], tuple[JsonObject, ...]]
 
 
-def compile_params(kind: ParamKind, ref: ParamRef, around: CelContext, own: str = "") -> FindParams:
+class ParamMessages(msgspec.Struct, frozen=True):
+    """The messages for parameters that cannot be found, as Kyverno has them."""
+
+    missing: str = "no params found"
+    unscoped: str = "can't use namespaced paramRef to match cluster-scoped resources"
+
+
+def compile_params(
+    kind: ParamKind,
+    ref: ParamRef,
+    around: CelContext,
+    own: str = "",
+    messages: ParamMessages = ParamMessages(),  # noqa: B008  (frozen)
+) -> FindParams:
     """The objects that a reference selects; raises EvaluationError if a required one is missing.
 
     `own` is the namespace of a namespaced policy: its parameters are there.
     """
-    finder = _Finder(kind, ref, around)
+    finder = _Finder(kind, ref, around, messages)
     fits = None if ref.selector is None else compile_selector(ref.selector)
 
     def find(request: Request) -> tuple[JsonObject, ...]:
@@ -33,7 +46,7 @@ def compile_params(kind: ParamKind, ref: ParamRef, around: CelContext, own: str 
             check_namespace(namespace, own, "what params refers to")
         found = tuple(finder.find(namespace, fits))
         if not found and ref.parameter_not_found_action != "Allow":
-            raise EvaluationError("no params found")
+            raise EvaluationError(messages.missing)
         return found
 
     return find
@@ -43,6 +56,7 @@ class _Finder(msgspec.Struct, frozen=True):
     kind: ParamKind
     ref: ParamRef
     around: CelContext
+    messages: ParamMessages
 
     def namespace(self, request: Request) -> str:
         """The reference's namespace, otherwise that of the request."""
@@ -56,7 +70,7 @@ class _Finder(msgspec.Struct, frozen=True):
             return ""
         namespace = self.ref.namespace or namespace_of(request)
         if not namespace and resource.namespaced:
-            raise EvaluationError("can't use namespaced paramRef to match cluster-scoped resources")
+            raise EvaluationError(self.messages.unscoped)
         return namespace
 
     def find(self, namespace: str, fits: MapTest | None) -> Iterator[JsonObject]:

@@ -4,7 +4,9 @@ from msgspec.structs import replace
 
 from lictor.core.compile.selection import select_none
 from lictor.core.evaluate.cel.context import CelContext
-from lictor.core.families.admission_policy.records import Binding
+from lictor.core.evaluate.cel.expressions import ExpressionCompiler
+from lictor.core.families.admission_policy.records import AdmissionPolicy, Binding
+from lictor.core.lang.cel.kubernetes import kubernetes_environment
 from lictor.core.match.combine import remember
 from lictor.core.match.constraints import compile_constraints, is_exempt
 from lictor.core.model.constraints import MatchResources
@@ -62,3 +64,15 @@ def select_both(first: Select, second: Select) -> Select:
         return lambda request: one(request) and other(request)
 
     return select
+
+
+def compile_language(
+    policy: AdmissionPolicy, around: CelContext, *, has_patches: bool = False
+) -> ExpressionCompiler:
+    """What the expressions of a policy may use, with its variables."""
+    environment = kubernetes_environment(
+        has_params=policy.spec.param_kind is not None, has_patches=has_patches
+    )
+    watch = around.watch_rule(policy.metadata.name)
+    language = ExpressionCompiler(environment, around.host_functions(), watch=watch, lenient=True)
+    return language.declare(policy.spec.variables)

@@ -11,17 +11,17 @@ from lictor.core.compile.needs import state_needs
 from lictor.core.compile.selection import bound_constrained
 from lictor.core.evaluate.cel.context import CelContext
 from lictor.core.evaluate.cel.exceptions import ResultTemplate
-from lictor.core.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
+from lictor.core.evaluate.cel.expressions import compile_match_conditions
 from lictor.core.evaluate.cel.mutate import AdmissionMutatingCheck
 from lictor.core.evaluate.cel.mutations import compile_mutations
 from lictor.core.evaluate.cel.params import FindParams, compile_params
-from lictor.core.families.admission_policy.bindings import select_bound
+from lictor.core.families.admission_policy.bindings import compile_language, select_bound
 from lictor.core.families.admission_policy.records import (
     MutatingAdmissionPolicy,
     MutatingAdmissionPolicyBinding,
+    MutatingAdmissionSpec,
 )
 from lictor.core.families.registry import refer
-from lictor.core.lang.cel.kubernetes import kubernetes_environment
 from lictor.core.model.program import Check, CompiledRule, Phase, Program
 from lictor.core.model.result import Action, PolicyRef, RuleType
 
@@ -67,9 +67,10 @@ class _Compiler(msgspec.Struct, frozen=True):
 
     def _check(self, binding: _Binding | None) -> Check:
         spec = self.policy.spec
-        language = self._language().declare(spec.variables)
+        language = compile_language(self.policy, self.around, has_patches=True)
+        texts = [*list_mutation_texts(spec)]
         return AdmissionMutatingCheck(
-            view=self.around.viewpoint.view(self._list_texts()),
+            view=self.around.viewpoint.view(texts),
             template=ResultTemplate(self.ref, RuleType.MUTATION, self._action()),
             properties={} if binding is None else {"mapBinding": binding.metadata.name},
             matches=compile_match_conditions(
@@ -77,17 +78,8 @@ class _Compiler(msgspec.Struct, frozen=True):
             ),
             change=compile_mutations(spec.mutations, language),
             find_params=self._params(binding),
-            as_list=any("params.items" in text for text in self._list_texts()),
+            as_list=any("params.items" in text for text in texts),
         ).check
-
-    def _language(self) -> ExpressionCompiler:
-        environment = kubernetes_environment(
-            has_params=self.policy.spec.param_kind is not None, has_patches=True
-        )
-        watch = self.around.watch_rule(self.ref.name)
-        return ExpressionCompiler(
-            environment, self.around.host_functions(), watch=watch, lenient=True
-        )
 
     def _params(self, binding: _Binding | None) -> FindParams | None:
         kind = self.policy.spec.param_kind
@@ -95,13 +87,14 @@ class _Compiler(msgspec.Struct, frozen=True):
             return None
         return compile_params(kind, binding.spec.param_ref, self.around)
 
-    def _list_texts(self) -> Iterator[str]:
-        spec = self.policy.spec
-        for condition in spec.match_conditions:
-            yield condition.expression
-        for variable in spec.variables:
-            yield variable.expression
-        for mutation in spec.mutations:
-            for patch in (mutation.apply_configuration, mutation.json_patch):
-                if patch is not None:
-                    yield patch.expression
+
+def list_mutation_texts(spec: MutatingAdmissionSpec) -> Iterator[str]:
+    """All expressions of a policy."""
+    for condition in spec.match_conditions:
+        yield condition.expression
+    for variable in spec.variables:
+        yield variable.expression
+    for mutation in spec.mutations:
+        for patch in (mutation.apply_configuration, mutation.json_patch):
+            if patch is not None:
+                yield patch.expression

@@ -8,7 +8,7 @@ from lictor.core.compile.needs import state_needs
 from lictor.core.compile.selection import bound_constrained, choose_action, select_none
 from lictor.core.evaluate.cel.context import CelContext
 from lictor.core.evaluate.cel.exceptions import ResultTemplate
-from lictor.core.evaluate.cel.expressions import ExpressionCompiler, compile_annotations
+from lictor.core.evaluate.cel.expressions import compile_annotations
 from lictor.core.evaluate.cel.params import FindParams, compile_params
 from lictor.core.evaluate.cel.validate import DecisionResults
 from lictor.core.evaluate.cel.validations import (
@@ -17,13 +17,17 @@ from lictor.core.evaluate.cel.validations import (
     list_decision_texts,
     require_validations,
 )
-from lictor.core.families.admission_policy.bindings import select_both, with_operations
+from lictor.core.families.admission_policy.bindings import (
+    compile_language,
+    select_both,
+    with_operations,
+)
 from lictor.core.families.admission_policy.records import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
+    ValidatingAdmissionSpec,
 )
 from lictor.core.families.registry import refer
-from lictor.core.lang.cel.kubernetes import kubernetes_environment
 from lictor.core.match.constraints import compile_constraints, spare_guards
 from lictor.core.model.constraints import MatchResources
 from lictor.core.model.program import Case, Check, CompiledRule, Phase, Program, Select
@@ -92,10 +96,8 @@ class _Compiler(msgspec.Struct, frozen=True):
     def _check(self, binding: _Binding | None, action: Action) -> Check:
         spec = self.policy.spec
         require_validations(spec.validations, spec.audit_annotations, "validations")
-        texts = [*list_decision_texts(spec.match_conditions, spec.variables, spec.validations)]
-        texts += [annotation.value_expression for annotation in spec.audit_annotations]
-        view = self.around.native_viewpoint.view(texts)
-        language = self._language().declare(spec.variables)
+        view = self.around.native_viewpoint.view(list_validation_texts(spec))
+        language = compile_language(self.policy, self.around)
         decide = compile_decisions(
             spec.match_conditions,
             spec.validations,
@@ -116,15 +118,14 @@ class _Compiler(msgspec.Struct, frozen=True):
 
         return check
 
-    def _language(self) -> ExpressionCompiler:
-        environment = kubernetes_environment(has_params=self.policy.spec.param_kind is not None)
-        watch = self.around.watch_rule(self.ref.name)
-        return ExpressionCompiler(
-            environment, self.around.host_functions(), watch=watch, lenient=True
-        )
-
     def _params(self, binding: _Binding | None) -> FindParams | None:
         kind = self.policy.spec.param_kind
         if kind is None or binding is None or binding.spec.param_ref is None:
             return None
         return compile_params(kind, binding.spec.param_ref, self.around)
+
+
+def list_validation_texts(spec: ValidatingAdmissionSpec) -> list[str]:
+    """All expressions of a policy."""
+    texts = [*list_decision_texts(spec.match_conditions, spec.variables, spec.validations)]
+    return [*texts, *(annotation.value_expression for annotation in spec.audit_annotations)]
