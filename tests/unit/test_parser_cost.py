@@ -19,9 +19,9 @@ from string import ascii_letters
 import pytest
 
 from lictor.addons.apiserver.bodies import read_json
-from lictor.addons.apiserver.field_checks import check_label_value, check_subdomain
 from lictor.addons.apiserver.kinds.custom_kind import compile_path
 from lictor.addons.apiserver.lists import find_single_name
+from lictor.addons.apiserver.name_rules import check_label_value, check_subdomain
 from lictor.addons.apiserver.protobuf import read_protobuf
 from lictor.addons.apiserver.request import read_accept
 from lictor.addons.apiserver.schemas.schema_validation import has_format
