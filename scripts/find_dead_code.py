@@ -108,6 +108,9 @@ def _list_texts() -> Iterator[str]:
             r"\{[{%].*?[}%]\}", path.read_text(encoding="utf-8"), re.DOTALL
         ):
             yield from re.findall(r"[A-Za-z_]\w*", expression)
+    # The table of built-in kinds names functions by their modules.
+    for path in (ROOT / "src").rglob("kinds.yaml"):
+        yield from re.findall(r"\b\w+\.(\w+)", path.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
