@@ -61,7 +61,7 @@ class Denial(msgspec.Struct, frozen=True):
     actions: tuple[str, ...] = ("Deny",)
 
 
-class BoundPolicy(msgspec.Struct, frozen=True):
+class CompiledBinding(msgspec.Struct, frozen=True):
     """One binding of a policy."""
 
     name: str
@@ -81,11 +81,11 @@ class NativePolicy(msgspec.Struct, frozen=True):
     is_ignored: bool
     # Why the policy cannot be used at all.
     fault: str
-    bindings: tuple[BoundPolicy, ...]
+    bindings: tuple[CompiledBinding, ...]
     view: View
     matches: Holds | None
 
-    def list_bound(self, request: Request) -> Iterator[tuple[BoundPolicy, Json]]:
+    def list_bound(self, request: Request) -> Iterator[tuple[CompiledBinding, Json]]:
         """Each binding that concerns a request, with each parameter; a Denial instead of one
         where that is not known."""
         for bound in self.bindings:
@@ -131,7 +131,7 @@ class CompiledMutatingPolicy(NativePolicy, frozen=True):
 
     def _change_once(
         self,
-        bound: BoundPolicy,
+        bound: CompiledBinding,
         param: Json,
         request: Request,
         submission: Submission,
@@ -309,7 +309,7 @@ class _Compiler(msgspec.Struct, frozen=True):
     def _compile(
         self,
         policy: AdmissionPolicy,
-        bound: Iterable[BoundPolicy],
+        bound: Iterable[CompiledBinding],
         language: ExpressionCompiler,
         texts: Iterable[str],
     ) -> JsonObject:
@@ -328,14 +328,14 @@ class _Compiler(msgspec.Struct, frozen=True):
 
     def _bind(
         self, policy: AdmissionPolicy, binding: Binding, actions: tuple[str, ...]
-    ) -> BoundPolicy:
+    ) -> CompiledBinding:
         """A binding, compiled with the constraints of its policy."""
         spec, ref = policy.spec, binding.spec.param_ref
         select = select_bound(spec.match_constraints, binding, policy.metadata.name, self.around)
         params = None
         if spec.param_kind is not None and ref is not None:
             params = compile_params(spec.param_kind, ref, self.around, messages=_PARAM_MESSAGES)
-        return BoundPolicy(binding.metadata.name, select, params, actions)
+        return CompiledBinding(binding.metadata.name, select, params, actions)
 
     def _find_fault(self, policy: AdmissionPolicy) -> str:
         kind = policy.spec.param_kind
