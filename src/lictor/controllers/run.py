@@ -20,14 +20,13 @@ from lictor.http.limits import ListenerLimits
 from lictor.http.listener import Listener, open_port
 from lictor.http.messages import TEXT, HttpRequest, HttpResponse
 from lictor.http.server import HttpServer
-from lictor.kubernetes.client import Client
+from lictor.kubernetes.client import Client, TokenBucket
 from lictor.kubernetes.events import EventSink
 from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.kubeconfig import load_config
 from lictor.kubernetes.lease import Leadership, choose_identity
 from lictor.kubernetes.metrics import INFO, open_gauge
 from lictor.kubernetes.names import Names
-from lictor.kubernetes.rate_limit import TokenBucket
 from lictor.kubernetes.resource import DEPLOYMENT, NAMESPACE, Resource
 from lictor.policies.trial_jobs import start_trials
 

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from enum import StrEnum
 
 import httpx2
@@ -16,7 +16,6 @@ from lictor.core.raw import Json, JsonObject
 from lictor.http.client import ClientResponse
 from lictor.kubernetes.config import ClusterConfig
 from lictor.kubernetes.connection import TIMEOUT, ApiConnection, ApiRequest, Params
-from lictor.kubernetes.rate_limit import TokenBucket
 from lictor.kubernetes.resource import Resource
 
 _PAGE = 500
@@ -43,6 +42,31 @@ class WatchEvent(msgspec.Struct, frozen=True):
 
     type: str
     object: JsonObject
+
+
+class TokenBucket:
+    """A rate per second, and a burst; zero is no limit."""
+
+    def __init__(
+        self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rate = rate
+        self._burst = max(burst, 1)
+        self._clock = clock
+        self._tokens = float(self._burst)
+        self._at = clock()
+
+    async def take(self) -> None:
+        """Wait for a token."""
+        if self._rate <= 0:
+            return
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now
+        # Below zero is a debt: later callers wait longer.
+        self._tokens -= 1
+        if self._tokens < 0:
+            await asyncio.sleep(-self._tokens / self._rate)
 
 
 class Client:

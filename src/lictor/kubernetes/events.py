@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from lictor.core.errors import ApiError, NotFoundError
 from lictor.core.raw import JsonObject
 from lictor.core.report.events import Event, EventReason
-from lictor.kubernetes.client import Client
+from lictor.kubernetes.client import Client, TokenBucket
 from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.metrics import EVENTS_DROPPED, open_counter
-from lictor.kubernetes.rate_limit import TokenBucket
 from lictor.kubernetes.resource import EVENT
 from lictor.kubernetes.settings import Settings
 

@@ -22,6 +22,7 @@ from lictor.kubernetes.rbac import RoleCache, ask_api_server
 from lictor.kubernetes.request_filter import RequestFilter, build_filter
 from lictor.kubernetes.resource import CONFIG_MAP, SECRET, Resource
 from lictor.kubernetes.settings import Settings, SettingsWatch
+from lictor.kubernetes.stored_policy import StoredPolicy
 from lictor.kubernetes.update_requests import UpdateRequests
 from lictor.lookups.lookups import ClusterLookups, begin_request
 from lictor.policies.family_services import ServiceAccess
@@ -137,10 +138,11 @@ class ClusterBackend(Backend):
         access = ServiceAccess(names.namespace, self._lookups.get_path, only_own=True)
         self._store = PolicyStore(client, flags, self.guard, access)
         self._events = EventSink(client, flags, lambda: self._settings.current)
-        self._uids: Uids | None = None
-        self._scanned: frozenset[tuple[str, str]] | None = None
         self._scans = flags.background_scan
-        self._store.listen(self._forget_uids)
+        # The policies that these were listed from.
+        self._listed: tuple[StoredPolicy, ...] = ()
+        self._uids: Uids = {}
+        self._scanned: frozenset[tuple[str, str]] = frozenset()
         self._reports = EphemeralReports(client, limit=flags.max_admission_reports)
         self._updates = UpdateRequests(
             client, names, limit=lambda: self._settings.current.update_request_threshold
@@ -165,7 +167,7 @@ class ClusterBackend(Backend):
         account = flags.cleanup_service_account_name or options.names.service_account("cleanup")
         return PolicyReviewer(
             flags,
-            lambda: self._store.names,
+            self._store,
             crds=self._store.crds.list,
             allows=ask_api_server(self._client),
             cleanup_account=account,
@@ -231,24 +233,25 @@ class ClusterBackend(Backend):
         for problem in self.metrics.problems:
             log.warning("setting of metrics ignored", extra={"why": problem})
 
-    def _forget_uids(self) -> None:
-        self._uids = None
-        self._scanned = None
-
     def _is_scanned(self, policy: PolicyRef) -> bool:
         """Does the background scan report the results of this policy?"""
-        if self._scanned is None:
-            self._scanned = frozenset(
-                (each.resource.kind, each.key) for each in self._store.policies if each.background
-            )
+        self._list_policies()
         return self._scans and (policy.kind, policy.key) in self._scanned
 
     def _find_uids(self) -> Uids:
-        if self._uids is None:
-            self._uids = {
-                (policy.resource.kind, policy.key): policy.uid for policy in self._store.policies
-            }
+        self._list_policies()
         return self._uids
+
+    def _list_policies(self) -> None:
+        policies = self._store.policies
+        if policies is self._listed:
+            return
+        keys = [(policy.resource.kind, policy.key) for policy in policies]
+        self._uids = {key: each.uid for key, each in zip(keys, policies, strict=True)}
+        self._scanned = frozenset(
+            key for key, each in zip(keys, policies, strict=True) if each.background
+        )
+        self._listed = policies
 
 
 def _begin_request(own_accounts: str, request: Request, deadline: float) -> None:

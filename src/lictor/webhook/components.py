@@ -88,8 +88,7 @@ def build_backend(
     """What is known of the world around us."""
     policies = inherited.policies
     if policies is not None:
-        names = policies.names
-        reviewer = PolicyReviewer(options.flags, lambda: names)
+        reviewer = PolicyReviewer(options.flags, policies)
         return Backend(NoClusterState(policies), reviewer, policies.guard, policies.run)
     from lictor.webhook.cluster_backend import ClusterBackend
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
+from typing import Protocol
 
 import msgspec
 
@@ -186,20 +187,27 @@ CLEANUP_PATH = "/validate"
 TTL_PATH = "/verifyttl"
 
 
+class KnownNames(Protocol):
+    """Knows the kinds of the cluster, such as a store of policies."""
+
+    @property
+    def names(self) -> ResourceNames: ...
+
+
 class PolicyReviewer:
     """Answers for policies and what belongs to them, by the path of the request."""
 
     def __init__(
         self,
         flags: Flags,
-        names: Callable[[], ResourceNames],
+        policies: KnownNames,
         *,
         allows: AccessCheck | None = None,
         cleanup_account: str = "",
         crds: Callable[[], Iterable[JsonObject]] | None = None,
     ) -> None:
         self._flags = flags
-        self._names = names
+        self._policies = policies
         # The definitions of custom kinds, where there is a cluster.
         self._crds = crds
         self._allows = allows
@@ -234,7 +242,7 @@ class PolicyReviewer:
         return await review_within_limits(asked, trials)
 
     async def _review_policy(self, document: JsonObject, old: JsonObject | None) -> ReviewResult:
-        names = self._names()
+        names = self._policies.names
         result = await self._review_text(document, old, names)
         # What is wrong anyhow needs no questions to the API server.
         if self._allows is None or not result.allowed:

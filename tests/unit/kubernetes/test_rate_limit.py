@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from lictor.core.errors import UnreachableError
-from lictor.kubernetes.client import Client
+from lictor.kubernetes.client import Client, TokenBucket
 from lictor.kubernetes.config import ClusterConfig
-from lictor.kubernetes.rate_limit import TokenBucket
 from lictor.kubernetes.resource import LEASE
 
 

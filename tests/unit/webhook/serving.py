@@ -112,7 +112,7 @@ class Bench:
         )
         self.app = App(
             AdmissionHandler(self.state, services, flags, names),
-            InternalWebhooks(PolicyReviewer(flags, lambda: policies.names), names),
+            InternalWebhooks(PolicyReviewer(flags, policies), names),
             self.counters,
             is_ready=lambda: self.state.is_ready,
             max_in_flight=max_in_flight,

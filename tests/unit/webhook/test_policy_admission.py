@@ -1,6 +1,7 @@
 """Which policies, exceptions and entries are refused when they are stored, and what is said."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -437,7 +438,7 @@ def test_targets_live_where_their_kind_does(kind, namespace, is_bound, words):
 
 
 def review(path, document, old=None, flags=Flags()):  # noqa: B008  (frozen)
-    reviewer = PolicyReviewer(flags, lambda: NAMES)
+    reviewer = PolicyReviewer(flags, SimpleNamespace(names=NAMES))
     return asyncio.run(reviewer.review(path, document, old))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from base64 import b64decode
 from pathlib import Path
+from types import SimpleNamespace
 
 import orjson
 import pytest
@@ -173,5 +174,7 @@ def test_a_right_that_was_granted_just_before_counts() -> None:
             "match": {"any": [{"resources": {"kinds": ["Secret"]}}]},
         },
     }
-    reviewer = PolicyReviewer(Flags(), builtin_names, allows=allows, cleanup_account="cleaner")
+    reviewer = PolicyReviewer(
+        Flags(), SimpleNamespace(names=builtin_names()), allows=allows, cleanup_account="cleaner"
+    )
     assert asyncio.run(reviewer.review(CLEANUP_PATH, cleanup, None)).allowed

@@ -12,8 +12,8 @@ from lictor.addons.web.notifications.messages import NotificationBatch
 from lictor.addons.web.notifications.targets import BatchSender, TargetPace
 from lictor.addons.web.records import ReportedResult
 from lictor.core.errors import UndeliveredError
+from lictor.kubernetes.client import TokenBucket
 from lictor.kubernetes.metrics import open_counter, open_gauge
-from lictor.kubernetes.rate_limit import TokenBucket
 
 log = logging.getLogger(__name__)
 
