@@ -3,9 +3,11 @@
 import sys
 from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, TypeVar
 
 import msgspec
+import orjson
 from msgspec.structs import replace
 
 from lictor.core.families.family import PolicyKind
@@ -37,6 +39,8 @@ def keep_policy(item: JsonObject) -> JsonObject:
 
     Equal texts become one object. Texts in metadata are mostly unique.
     """
+    if isinstance(item.get("status"), dict):
+        item["status"] = condense_status(item["status"])
     metadata = drop_managed_fields(item).get("metadata")
     found = [item.get("spec")]
     if isinstance(metadata, dict):
@@ -52,6 +56,19 @@ def keep_policy(item: JsonObject) -> JsonObject:
             elif isinstance(value, dict | list):
                 shared.append(value)
     return item
+
+
+def condense_status(status: JsonObject) -> JsonObject:
+    """A status with a digest of the rules of autogen: they are only compared, and large."""
+    made = status.get("autogen")
+    if not isinstance(made, dict) or not made:
+        return status
+    try:
+        text = orjson.dumps(made, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        # Too deep: whoever may write statuses has written it.
+        return status
+    return {**status, "autogen": {"digest": blake2b(text, digest_size=16).hexdigest()}}
 
 
 def read_policy(

@@ -10,7 +10,7 @@ from lictor.core.families.registry import registry
 from lictor.core.load.policies import load_documents
 from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.resource import find_resource
-from lictor.kubernetes.stored_policy import keep_policy, read_policy
+from lictor.kubernetes.stored_policy import condense_status, keep_policy, read_policy
 from lictor.policies.store import PolicyStore
 
 CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))
@@ -83,6 +83,17 @@ def test_policies_that_say_the_same_share_their_texts():
     rules = [each["spec"]["rules"][0] for each in (one, other)]
     assert rules[0]["match"]["any"][0]["resources"]["kinds"][0] is "Pod"  # noqa: F632
     assert rules[0]["validate"]["message"] is rules[1]["validate"]["message"]
+
+
+def test_the_rules_of_a_status_are_kept_as_a_digest():
+    def keep_status(name):
+        status = {"ready": True, "autogen": {"rules": [{"name": name}]}}
+        return keep_as_came({**DOCUMENT, "status": status})["status"]
+
+    assert keep_status("a") == keep_status("a") != keep_status("b")
+    assert keep_status("a")["ready"] is True
+    assert "rules" not in keep_status("a")["autogen"]
+    assert condense_status({"autogen": {}}) == {"autogen": {}}
 
 
 @pytest.mark.parametrize("spec", [None, "text", [], 7, {"rules": None}])

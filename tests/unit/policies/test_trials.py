@@ -28,6 +28,7 @@ from lictor.policies.trial_server import serve_batches, serve_parent
 from lictor.policies.trials import (
     HelperProcess,
     Job,
+    JobBatch,
     JobOutcome,
     Limits,
     SharedHelper,
@@ -673,6 +674,43 @@ def test_what_was_harmless_is_not_tried_again(caplog: pytest.LogCaptureFixture) 
         assert "not tried" in caplog.text
 
     asyncio.run(run())
+
+
+class _CountingHelper(SharedHelper):
+    """Finds all policies harmless, and counts them."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.tried = 0
+
+    async def _send(self, batch: JobBatch) -> list[JobOutcome]:
+        self.tried += len(batch.jobs)
+        return [JobOutcome() for _ in batch.jobs]
+
+
+def _limit_to(name: str, namespace: str) -> Job:
+    resources = {"kinds": ["Pod"], "namespaces": [namespace]}
+    rule = {**RULE, "match": {"any": [{"resources": resources}]}}
+    policy = {**_policy(), "metadata": {"name": name}}
+    return Job({**policy, "spec": {"rules": [{"name": "r", **rule}]}})
+
+
+@pytest.mark.parametrize(
+    ("jobs", "tried"),
+    [
+        ([_limit_to("a", "team-a"), _limit_to("b", "team-b")], 1),
+        ([_limit_to("a", "team-a"), _limit_to("a", "team-*")], 2),
+        ([_limit_to("a", "team-a"), _limit_to("a", "{{ request.object }}")], 2),
+        ([_limit_to("a", "team-a"), _limit_to("a", 'x"],"names":["y')], 2),
+        ([Job(_policy()), Job(_policy(rules=2))], 2),
+    ],
+)
+def test_policies_that_differ_in_plain_names_are_tried_once(jobs: list[Job], tried: int) -> None:
+    helper = _CountingHelper()
+    trials = Trials(helper, LIMITS)
+    for batch in (jobs, jobs):
+        assert asyncio.run(trials.try_policies(batch)) == [TrialResult()] * len(jobs)
+    assert helper.tried == tried
 
 
 def test_a_policy_that_breaks_the_compiler_is_an_error(trials: Trials) -> None:

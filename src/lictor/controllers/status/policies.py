@@ -20,11 +20,10 @@ from lictor.core.raw import JsonObject
 from lictor.kubernetes.client import Client
 from lictor.kubernetes.metrics import POLICY_CHANGES, label_policy, open_counter
 from lictor.kubernetes.rbac import Access, AccessCheck, ask_api_server, remember_answers
-from lictor.kubernetes.stored_policy import StoredPolicy
+from lictor.kubernetes.stored_policy import StoredPolicy, condense_status, keep_policy
 from lictor.lint.documents_by_kind import LintContext, lint_document
 from lictor.policies.routes import is_served
 from lictor.policies.store import PolicyStore
-from lictor.policies.trials import find_reason
 
 
 class NativePolicyOutcomes:
@@ -120,9 +119,9 @@ class PolicyFaults:
         known = self._known.get(policy.uid)
         if known is not None and known[0] == policy.generation:
             return known[1]
-        # The helper process checks that this stays within limits; it may still take seconds.
-        reason = await find_reason(policy.document)
-        found = (reason,) if reason else await self._look(policy)
+        # The store compiles a policy only after this was tried in the helper process; it may still
+        # take seconds.
+        found = await self._look(policy)
         self._known[policy.uid] = (policy.generation, found)
         return found
 
@@ -216,8 +215,8 @@ class StatusWriter:
         self._facts = facts
         self._emit = emit
         self._clock = clock
-        # By uid: the desired status, and the stored one. The API server fills in defaults and drops
-        # unknown fields; that must not count as a difference.
+        # By uid: the desired status, and the stored one, both condensed. The API server fills in
+        # defaults and drops unknown fields; that must not count as a difference.
         self._written: dict[str, tuple[JsonObject, JsonObject]] = {}
         # By uid: the version and the facts for which the status was found to be right.
         self._settled: dict[str, tuple[str, PolicyFacts]] = {}
@@ -247,7 +246,7 @@ class StatusWriter:
         await asyncio.sleep(0)
         for _ in range(_ATTEMPTS):
             wanted = self._build(policy, document, facts)
-            if self._is_right(policy.uid, document, wanted):
+            if self._is_right(policy.uid, document, condense_status(wanted)):
                 self._settled[policy.uid] = (_version_of(document), facts)
                 return
             try:
@@ -260,7 +259,7 @@ class StatusWriter:
                     return
                 if found["metadata"].get("generation") != document["metadata"].get("generation"):
                     return  # Changed in the meantime: the store wakes us again.
-                document = found
+                document = keep_policy(found)
             else:
                 return
 
@@ -281,7 +280,8 @@ class StatusWriter:
         answer = await self._client.replace(
             policy.resource, {**document, "status": wanted}, subresource="status"
         )
-        self._written[policy.uid] = (wanted, answer.get("status") or {})
+        stored = condense_status(answer.get("status") or {})
+        self._written[policy.uid] = (condense_status(wanted), stored)
         emit_quarantine(self._emit, policy, document.get("status"), wanted)
 
 
