@@ -5,43 +5,34 @@ format.
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import deque
 from collections.abc import Awaitable
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Protocol
 
 import httptools
 
 from lictor.core.raw import Json
+from lictor.http.connection_state import MAX_HEAD, ConnectionOwner, ConnectionState
 from lictor.http.messages import (
-    Handler,
     HttpRequest,
     HttpResponse,
     StreamedResponse,
     begin_head,
     write_headers,
+    write_pieces,
 )
 
 log = logging.getLogger(__name__)
 
-_MAX_HEAD = 64 * 1024
 # The overhead of a header: tens of thousands of empty ones would keep the loop busy.
 _HEADER_COST = 32
 _MAX_PIPELINE = 8
 # More requests may be pipelined in one read; no legitimate client does that.
 _MOST_PENDING = 128
-_IDLE_SECONDS = 120.0
-# From the first byte of a request to its last.
-_REQUEST_SECONDS = 30.0
 _LINGER_SECONDS = 0.5
-# While draining: a client that was idle for this long will not send another request.
-_LAST_CALL_SECONDS = 0.5
-# A client that reads nothing of a streamed response for this long is disconnected.
-_STALL_SECONDS = 30.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -55,68 +46,25 @@ def _split_url(url: bytes) -> tuple[str, bytes]:
 _FAILED = HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error\n")
 
 
-class ConnectionOwner(Protocol):
-    """What a connection needs of its server: limits, the handler, and the count of all."""
-
-    handler: Handler
-    max_body: int
-    max_read: int
-    max_held: int
-    held: int
-    knows_clients: bool
-    keeps_any: bool
-    keeps_headers: frozenset[bytes]
-    is_draining: bool
-    read_buffer: memoryview
-
-    def keeps(self, header: bytes) -> bool:
-        """Is a header, by its name in lower case, kept for the handler?"""
-
-    def add(self, connection: "ServerConnection") -> bool:
-        """Register a connection; False if there are too many."""
-
-    def remove(self, connection: "ServerConnection") -> None:
-        """Unregister a connection."""
-
-    def note_asked(self, connection: "ServerConnection") -> None:
-        """Called after the first request of a connection."""
-
-    def cut_largest_body(self) -> None:
-        """Free memory: keep only the beginning of the largest body."""
-
-
-class ServerConnection(asyncio.BufferedProtocol):
+class ServerConnection(ConnectionState, asyncio.BufferedProtocol):
     """One client. Its requests are answered in order."""
 
     __slots__ = (
-        "_asked",
-        "_body",
-        "_busy",
         "_close",
         "_closing",
-        "_cut",
         "_expects",
         "_has_head",
         "_has_turn",
         "_headers",
-        "_held",
-        "_is_full",
         "_length",
         "_loop",
         "_parser",
-        "_pending",
         "_room",
-        "_server",
-        "_since",
         "_streaming",
         "_task",
         "_trailing",
-        "_transport",
         "_type",
-        "_unsent",
         "_url",
-        "_within",
-        "address",
     )  # fmt: skip
 
     def __init__(self, server: ConnectionOwner) -> None:
@@ -126,7 +74,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._pending: deque[tuple[HttpRequest, bool]] = deque()
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
-        # Of the client; empty before the connection is made, and if it has no address.
         self.address = ""
         self._asked = False
         self._busy = False
@@ -137,7 +84,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._streaming = False
         # Cleared while the client reads more slowly than chunks are produced.
         self._room: asyncio.Event | None = None
-        # Whether the client is slow to read, and how much was unsent at the last check.
         self._is_full = False
         self._unsent = 0
         self._since = time.monotonic()
@@ -221,7 +167,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def on_url(self, url: bytes) -> None:
         self._url += url
         self._length += len(url)
-        if self._length > _MAX_HEAD:
+        if self._length > MAX_HEAD:
             self._refuse_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -229,11 +175,11 @@ class ServerConnection(asyncio.BufferedProtocol):
             # A trailer. Proxies check the head only: nothing after the body may identify the
             # caller.
             self._trailing += len(name) + len(value) + _HEADER_COST
-            if self._trailing > min(_MAX_HEAD, self._server.max_read):
+            if self._trailing > min(MAX_HEAD, self._server.max_read):
                 self._refuse_size()
             return
         self._length += len(name) + len(value) + _HEADER_COST
-        if self._length > _MAX_HEAD:
+        if self._length > MAX_HEAD:
             self._refuse_head()
         server, lower = self._server, name.lower()
         if server.keeps_any and server.keeps(lower):
@@ -271,22 +217,6 @@ class ServerConnection(asyncio.BufferedProtocol):
             server.cut_largest_body()
         if self._length > server.max_body:
             self.cut_body()
-
-    def count_held(self) -> int:
-        """Bytes of the incomplete body."""
-        return self._held
-
-    def cut_body(self) -> None:
-        """Keep only the start: enough to identify the refused request."""
-        if self._held <= _MAX_HEAD:
-            return
-        self._cut = True
-        kept = b""
-        for piece in self._body:
-            kept += piece[: _MAX_HEAD - len(kept)]
-        self._body = [kept]
-        self._server.held -= self._held - len(kept)
-        self._held = len(kept)
 
     def on_message_complete(self) -> None:
         self._within = False
@@ -370,7 +300,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 made = HttpResponse(made.status, b"", made.content_type, headers=made.headers)
                 self._write(made, close=close, has_body=False)
             else:
-                await self._write_pieces(made)
+                await self._stream(made)
             self._busy = False
         else:
             self._busy = False
@@ -390,39 +320,16 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._busy = True
         self._task = self._loop.create_task(self._run(following, close=close))
 
-    async def _write_pieces(self, stream: StreamedResponse) -> None:
+    async def _stream(self, stream: StreamedResponse) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._streaming = True
-        self._room = asyncio.Event()
+        self._streaming, self._room = True, asyncio.Event()
         self._room.set()
-        transport.write(
-            b"%btransfer-encoding: chunked\r\n%b\r\n"
-            % (begin_head(stream.status, stream.content_type), write_headers(stream.headers))
-        )
         try:
-            async with contextlib.aclosing(stream.pieces):
-                async for piece in stream.pieces:
-                    await self._wait_for_room(self._room)
-                    if piece:
-                        transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            transport.write(b"0\r\n\r\n")
-        except TimeoutError:
-            log.info("client does not read its response")
-            transport.abort()
-        except Exception:
-            # The status was sent already: the missing final chunk shows that the response is
-            # incomplete.
-            log.exception("streamed response failed")
-            transport.abort()
+            await write_pieces(transport, stream, self._room)
         finally:
             self._streaming = False
-
-    async def _wait_for_room(self, room: asyncio.Event) -> None:
-        if not room.is_set():
-            async with asyncio.timeout(_STALL_SECONDS):
-                await room.wait()
 
     def _write(
         self, reply: HttpResponse, *, close: bool, has_body: bool = True, lingers: bool = False
@@ -463,56 +370,3 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._closing:
             return
         self._write(HttpResponse(status, text.encode()), close=True, lingers=True)
-
-    # --- places
-
-    @property
-    def is_unasked(self) -> bool:
-        """Whether it has not sent a complete request yet."""
-        return not self._asked
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no response is pending and no further request has started."""
-        return not self._asked or not (self._busy or self._pending or self._within)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a request is being answered; an incomplete next request does not count."""
-        return self._busy
-
-    def rank(self) -> tuple[bool, float]:
-        """Eviction order: those without a request first, then the longest idle."""
-        return self._asked, self._since
-
-    # --- ends
-
-    def check_time(self, now: float) -> None:
-        """Close connections that are idle, or slower than any legitimate client."""
-        if self._busy or self._transport is None:
-            return
-        if self._is_full or self._transport.is_closing():
-            self._check_taking(now, self._transport)
-        elif now - self._since > (_REQUEST_SECONDS if self._within else _IDLE_SECONDS):
-            self._transport.close()
-
-    def _check_taking(self, now: float, transport: asyncio.Transport) -> None:
-        """Disconnect a client that reads nothing of a response for long, also while draining."""
-        left = transport.get_write_buffer_size()
-        if left != self._unsent:
-            self._unsent, self._since = left, now
-        elif now - self._since > _STALL_SECONDS:
-            transport.abort()
-
-    def close_when_idle(self, now: float) -> None:
-        """Close now, or after the last response; a client that keeps sending gets one more."""
-        if self._busy or self._pending or self._within or self._transport is None:
-            return
-        if now - self._since > _LAST_CALL_SECONDS and not self._transport.is_closing():
-            self._transport.close()
-
-    def abort(self) -> None:
-        """Close immediately."""
-        if self._transport is not None:
-            with contextlib.suppress(OSError, RuntimeError):
-                self._transport.abort()

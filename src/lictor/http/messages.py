@@ -1,5 +1,8 @@
-"""HTTP requests of the server, and the responses of handlers."""
+"""HTTP requests of the server, the responses of handlers, and how these are written."""
 
+import asyncio
+import contextlib
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from functools import lru_cache
 from http import HTTPStatus
@@ -8,10 +11,12 @@ import msgspec
 
 from lictor.core.raw import Json
 
+log = logging.getLogger(__name__)
+
 TEXT = b"text/plain; charset=utf-8"
-
-
 JSON = b"application/json; charset=utf-8"
+# A client that reads nothing of a response for this long is disconnected.
+STALL_SECONDS = 30.0
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
@@ -65,3 +70,30 @@ def begin_head(status: HTTPStatus, content_type: bytes) -> bytes:
 def write_headers(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Further lines of a head, each with its end."""
     return b"".join(b"%b: %b\r\n" % each for each in headers)
+
+
+async def write_pieces(
+    transport: asyncio.Transport, stream: StreamedResponse, room: asyncio.Event
+) -> None:
+    """Send a response in chunks; `room` is cleared while the client does not read."""
+    transport.write(
+        b"%btransfer-encoding: chunked\r\n%b\r\n"
+        % (begin_head(stream.status, stream.content_type), write_headers(stream.headers))
+    )
+    try:
+        async with contextlib.aclosing(stream.pieces):
+            async for piece in stream.pieces:
+                if not room.is_set():
+                    async with asyncio.timeout(STALL_SECONDS):
+                        await room.wait()
+                if piece:
+                    transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        transport.write(b"0\r\n\r\n")
+    except TimeoutError:
+        log.info("client does not read its response")
+        transport.abort()
+    except Exception:
+        # The status was sent already: the missing final chunk shows that the response is
+        # incomplete.
+        log.exception("streamed response failed")
+        transport.abort()

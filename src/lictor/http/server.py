@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from lictor.http.connection import ServerConnection
+from lictor.http.connection_state import ConnectionState
 from lictor.http.listener import Listener
 from lictor.http.messages import Handler
 
@@ -51,7 +52,7 @@ class HttpServer:
         self.held = 0
         self.is_draining = False
         self._max_connections = max_connections
-        self._connections: set[ServerConnection] = set()
+        self._connections: set[ConnectionState] = set()
         # The number without a request yet, by address.
         self._unasked: Counter[str] = Counter()
         self._max_unasked = max(max_connections // _UNASKED_SHARE, 1)
@@ -77,7 +78,7 @@ class HttpServer:
         """The number of open connections."""
         return len(self._connections)
 
-    def add(self, connection: ServerConnection) -> bool:
+    def add(self, connection: ConnectionState) -> bool:
         """False if there are too many already, all of them in use."""
         address = connection.address
         if self._unasked[address] >= self._max_unasked:
@@ -89,12 +90,12 @@ class HttpServer:
         self._report_count()
         return True
 
-    def note_asked(self, connection: ServerConnection) -> None:
+    def note_asked(self, connection: ConnectionState) -> None:
         """It has sent its first request: from now on it is kept while it is in use."""
         if connection in self._connections:
             self._forget_unasked(connection.address)
 
-    def remove(self, connection: ServerConnection) -> None:
+    def remove(self, connection: ConnectionState) -> None:
         if connection in self._connections:
             self._connections.discard(connection)
             self._report_count()
@@ -103,7 +104,7 @@ class HttpServer:
 
     def cut_largest_body(self) -> None:
         """If bodies hold too much memory, drop all but the start of the largest."""
-        largest = max(self._connections, key=ServerConnection.count_held, default=None)
+        largest = max(self._connections, key=ConnectionState.count_held, default=None)
         if largest is not None:
             largest.cut_body()
 
@@ -132,13 +133,13 @@ class HttpServer:
         if not self._unasked[address]:
             del self._unasked[address]
 
-    def _evict(self, candidates: Iterable[ServerConnection]) -> None:
+    def _evict(self, candidates: Iterable[ConnectionState]) -> None:
         """Close those without a request, the oldest first, then those idle for longest.
 
         Several at a time, so that the next client needs no search.
         """
         number = max(self._max_connections // _EVICTED_SHARE, 1)
-        for connection in heapq.nsmallest(number, candidates, key=ServerConnection.rank):
+        for connection in heapq.nsmallest(number, candidates, key=ConnectionState.rank):
             self.evicted += 1
             self.remove(connection)
             connection.abort()

@@ -1,23 +1,17 @@
 """HTTP requests to registries: manifests, blobs and referrers of one repository."""
 
-import asyncio
 import contextlib
-import ssl
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Callable, Coroutine
 from typing import NoReturn, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
-import msgspec
 from msgspec.structs import replace
 
-from lictor.core.errors import ImageNotFoundError, LookupFailedError, describe_os_error
+from lictor.core.errors import ImageNotFoundError, LookupFailedError
 from lictor.core.ports import Descriptor, ImageManifest, RegistryAccess
 from lictor.http.addresses import Chooser
-from lictor.http.client import AnswerTooLargeError, ClientResponse
-from lictor.images.authorization import PULL, PUSH, Authorizer, RegistryPermission
-from lictor.images.credentials import Keychain, RegistryCredential
+from lictor.http.client import ClientResponse
+from lictor.images.credentials import Keychain
 from lictor.images.dialing import read_userinfo
 from lictor.images.manifests import (
     ACCEPTED,
@@ -32,11 +26,10 @@ from lictor.images.repository_name import (
     Repository,
     check_digest,
     compute_digest,
-    is_loopback,
-    split_host,
 )
+from lictor.images.request_sender import REFUSED, RepositoryRequest, RequestSender
 from lictor.images.settings import RegistrySettings
-from lictor.images.transport import RegistryRequest, Transport, split_url
+from lictor.images.transport import RegistryRequest, split_url
 from lictor.images.waiting import SharedRequests
 
 T = TypeVar("T")
@@ -48,36 +41,8 @@ _CODES = (
 )  # fmt: skip
 
 _MOST_PAGES = 20
-# The size limit for responses to an upload.
-_MOST_SAID = 64 * 1024
-_LOGINS = 16
-_MOST_SCHEMES = 1024
-_REFUSED = frozenset((401, 403))
 # The statuses of registries without the referrers API.
 _NO_REFERRERS = frozenset((400, 404, 405, 406))
-
-
-class _RepositoryRequest(msgspec.Struct, frozen=True):
-    """A request for one path of a repository; with a body, an upload."""
-
-    repository: Repository
-    path: str
-    access: RegistryAccess
-    accept: str = "*/*"
-    most_bytes: int = _MOST_SAID
-    method: str = "GET"
-    body: bytes | None = None
-    content_type: str = "application/octet-stream"
-
-    @property
-    def name(self) -> str:
-        last = self.path.rpartition("/")[2].partition("?")[0]
-        return f"{self.repository.text}{'@' if ':' in last else ':'}{last}"
-
-    @property
-    def target(self) -> str:
-        path = self.path
-        return path if path.startswith("/") else f"/v2/{self.repository.path}/{path}"
 
 
 class RegistryClient:
@@ -85,18 +50,11 @@ class RegistryClient:
 
     def __init__(self, settings: RegistrySettings, keychain: Keychain) -> None:
         self._settings = settings
-        self._keychain = keychain
-        self._transport = Transport(settings)
-        self._authorizer = Authorizer(self._transport.send)
-        # Separate from the threads that resolve names: a slow helper must not block those.
-        self._logins = ThreadPoolExecutor(_LOGINS, "registry-logins")
+        self._sender = RequestSender(settings, keychain)
         self.shared = SharedRequests(settings.question_seconds)
-        # Whether registries that may lack TLS use it, once one of both has worked.
-        self._known: dict[RegistryServer, RegistryServer] = {}
 
     def close(self) -> None:
-        self._transport.close()
-        self._logins.shutdown(wait=False, cancel_futures=True)
+        self._sender.close()
 
     async def fetch_manifest(
         self, repository: Repository, tag_or_digest: str, access: RegistryAccess
@@ -109,26 +67,20 @@ class RegistryClient:
         self, repository: Repository, tag_or_digest: str, access: RegistryAccess
     ) -> ImageManifest:
         most = self._settings.manifest_bytes
-        wanted = _RepositoryRequest(
-            repository, f"manifests/{tag_or_digest}", access, ACCEPTED, most
-        )
+        wanted = RepositoryRequest(repository, f"manifests/{tag_or_digest}", access, ACCEPTED, most)
         return read_manifest(await self._get(wanted), tag_or_digest, wanted.name)
 
     async def fetch_blob(
         self, repository: Repository, digest: str, access: RegistryAccess
     ) -> bytes:
-        return await self._try_mirrors(
-            repository, lambda source: self._fetch_blob(source, digest, access)
-        )
+        async def fetch(source: Repository) -> bytes:
+            most = self._settings.blob_bytes
+            wanted = RepositoryRequest(source, f"blobs/{digest}", access, most_bytes=most)
+            content = await self._get(wanted)
+            check_digest(content, digest, wanted.name)
+            return content
 
-    async def _fetch_blob(
-        self, repository: Repository, digest: str, access: RegistryAccess
-    ) -> bytes:
-        most = self._settings.blob_bytes
-        wanted = _RepositoryRequest(repository, f"blobs/{digest}", access, most_bytes=most)
-        content = await self._get(wanted)
-        check_digest(content, digest, wanted.name)
-        return content
+        return await self._try_mirrors(repository, fetch)
 
     async def fetch_referrers(
         self, repository: Repository, digest: str, access: RegistryAccess
@@ -146,8 +98,8 @@ class RegistryClient:
         self, repository: Repository, digest: str, access: RegistryAccess
     ) -> tuple[Descriptor, ...]:
         most = self._settings.manifest_bytes
-        wanted = _RepositoryRequest(repository, f"referrers/{digest}", access, OCI_INDEX, most)
-        response = await self._send(wanted)
+        wanted = RepositoryRequest(repository, f"referrers/{digest}", access, OCI_INDEX, most)
+        response = await self._sender.send(wanted)
         if response.status_code in _NO_REFERRERS:
             return await self._find_by_tag(repository, digest, access)
         found: list[Descriptor] = []
@@ -159,7 +111,7 @@ class RegistryClient:
             following = _find_next_page(response, wanted)
             if following is None:
                 return tuple(found)
-            response = await self._send(following)
+            response = await self._sender.send(following)
         raise LookupFailedError(f"{wanted.name}: more than {MOST_DESCRIPTORS} referrers")
 
     async def _find_by_tag(
@@ -178,7 +130,7 @@ class RegistryClient:
         login = read_userinfo(url)
         most = self._settings.manifest_bytes
         request = RegistryRequest(server, target, url, authorization=login, most_bytes=most)
-        return await self._exchange(request)
+        return await self._sender.exchange(request)
 
     async def fetch_file(self, url: str, namespace: str) -> bytes:
         """Fetch a URL without credentials; hosts that may lack TLS are tried without it."""
@@ -192,7 +144,9 @@ class RegistryClient:
 
         async def send(chosen: RegistryServer) -> ClientResponse:
             most = self._settings.blob_bytes
-            return await self._exchange(RegistryRequest(chosen, target, url, most_bytes=most))
+            return await self._sender.exchange(
+                RegistryRequest(chosen, target, url, most_bytes=most)
+            )
 
         if not is_insecure or not server.is_secure:
             response = await send(server)
@@ -200,7 +154,7 @@ class RegistryClient:
             unchecked = replace(server, is_verified=False)
             port = 80 if server.port == 443 else server.port
             plain = replace(unchecked, is_secure=False, port=port)
-            response = await self._find_out(unchecked, plain, send)
+            response = await self._sender.find_out(unchecked, plain, send)
         _check_answer(response, url)
         return response.content
 
@@ -208,13 +162,13 @@ class RegistryClient:
         self, repository: Repository, content: bytes, access: RegistryAccess
     ) -> None:
         """Upload a blob in one request, which every registry supports."""
-        begin = _RepositoryRequest(repository, "blobs/uploads/", access, method="POST", body=b"")
-        response = await self._send(begin)
+        begin = RepositoryRequest(repository, "blobs/uploads/", access, method="POST", body=b"")
+        response = await self._sender.send(begin)
         if response.status_code != 202:
             _refuse_upload(response, begin)
         path = _find_upload(response, begin) + f"digest={quote(compute_digest(content))}"
         wanted = replace(begin, path=path, method="PUT", body=content)
-        response = await self._send(wanted)
+        response = await self._sender.send(wanted)
         if response.status_code not in (201, 202, 204):
             _refuse_upload(response, wanted)
 
@@ -223,10 +177,10 @@ class RegistryClient:
     ) -> None:
         """Upload a manifest whose blobs exist."""
         path = f"manifests/{tag_or_digest}"
-        wanted = _RepositoryRequest(
+        wanted = RepositoryRequest(
             repository, path, access, method="PUT", body=content, content_type=OCI_MANIFEST
         )
-        response = await self._send(wanted)
+        response = await self._sender.send(wanted)
         if response.status_code not in (201, 202):
             _refuse_upload(response, wanted)
 
@@ -241,130 +195,10 @@ class RegistryClient:
                     return await fetch(Repository(mirror.registry, path))
         return await fetch(repository)
 
-    async def _get(self, wanted: _RepositoryRequest) -> bytes:
-        response = await self._send(wanted)
+    async def _get(self, wanted: RepositoryRequest) -> bytes:
+        response = await self._sender.send(wanted)
         _check_answer(response, wanted.name)
         return response.content
-
-    async def _send(self, wanted: _RepositoryRequest) -> ClientResponse:
-        """The response, of any status."""
-        first, *others = self._list_servers(wanted)
-        if not others:
-            return await self._send_to(first, wanted)
-        known = self._known.get(first)
-        if known is not None:
-            return await self._send_to(known, wanted)
-        return await self._find_out(first, others[0], partial(self._send_to, wanted=wanted))
-
-    def _list_servers(self, wanted: _RepositoryRequest) -> list[RegistryServer]:
-        """The server, and if TLS is optional, the alternative without it."""
-        registry, access = wanted.repository.registry, wanted.access
-        host, port = split_host(registry)
-        is_insecure = access.allow_insecure or self._settings.is_insecure(registry)
-        secure = RegistryServer(
-            host, port or 443, is_verified=not is_insecure, chooser=_find_chooser(registry, access)
-        )
-        plain = replace(secure, port=port or 80, is_secure=False, is_verified=False)
-        if is_loopback(host) and self._settings.plain_loopback:
-            return [plain, secure]
-        return [secure, plain] if is_insecure else [secure]
-
-    async def _find_out(
-        self,
-        first: RegistryServer,
-        other: RegistryServer,
-        send: Callable[[RegistryServer], Awaitable[ClientResponse]],
-    ) -> ClientResponse:
-        """Try both with and without TLS, and remember which worked."""
-        chosen = first
-        try:
-            response = await send(first)
-            # The response of a TLS server to a plain HTTP request.
-            is_wrong = response.status_code == 400 and not first.is_secure
-        except LookupFailedError as error:
-            cause = error.__cause__
-            if isinstance(cause, AnswerTooLargeError) or not isinstance(
-                cause, ConnectionError | ssl.SSLError
-            ):
-                raise
-            is_wrong = True
-        if is_wrong:
-            chosen, response = other, await send(other)
-        if len(self._known) >= _MOST_SCHEMES:
-            self._known.clear()
-        self._known[first] = chosen
-        return response
-
-    async def _send_to(self, server: RegistryServer, wanted: _RepositoryRequest) -> ClientResponse:
-        repository, access = wanted.repository, wanted.access
-        actions = PULL if wanted.method == "GET" else PUSH
-        permission = RegistryPermission(server, repository, access, actions)
-        known = self._authorizer.recall(permission)
-        request = RegistryRequest(
-            server,
-            wanted.target,
-            wanted.name,
-            accept=wanted.accept,
-            authorization=known,
-            most_bytes=wanted.most_bytes,
-            method=wanted.method,
-            body=wanted.body,
-            content_type=wanted.content_type,
-            is_repeatable=wanted.method == "GET",
-        )
-        response = await self._exchange(request)
-        challenge = response.headers.get("www-authenticate", "")
-        if response.status_code != 401 or not challenge:
-            return response
-        self._authorizer.forget(permission)
-        credential, problem = await self._find_credential(repository, access)
-        try:
-            header = await self._authorizer.meet(challenge, request, permission, credential)
-        except LookupFailedError as error:
-            raise LookupFailedError(f"{wanted.name}: {problem}" if problem else error) from error
-        if header and header != known:
-            request = replace(request, authorization=header)
-            response = await self._exchange(request)
-        if problem and response.status_code in _REFUSED:
-            raise LookupFailedError(f"{wanted.name}: {problem}")
-        return response
-
-    async def _find_credential(
-        self, repository: Repository, access: RegistryAccess
-    ) -> tuple[RegistryCredential | None, str]:
-        """A credential, and why there is none: public content can be read anyway."""
-        # Reads files, runs programs, reads Secrets: not on this thread.
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.run_in_executor(
-                self._logins, self._keychain.find, repository, access
-            )
-        except LookupFailedError as error:
-            return None, str(error)
-        return found, ""
-
-    async def _exchange(self, request: RegistryRequest) -> ClientResponse:
-        authority = request.server.authority
-        try:
-            return await self._transport.send(request)
-        except TimeoutError:
-            raise LookupFailedError(f"{request.name}: {authority} does not answer") from None
-        except ssl.SSLCertVerificationError as error:
-            raise LookupFailedError(
-                f"{request.name}: the certificate of {authority} is not trusted "
-                f"({error.verify_message}); SSL_CERT_FILE or --registryCA names other authorities"
-            ) from error
-        except OSError as error:
-            raise LookupFailedError(
-                f"{request.name}: {authority}: {describe_os_error(error)}"
-            ) from error
-
-
-def _find_chooser(registry: str, access: RegistryAccess) -> Chooser:
-    if access.namespace:
-        return Chooser.NAMESPACE
-    is_named = access.named is None or registry in access.named
-    return Chooser.OPERATOR if is_named else Chooser.OBJECT
 
 
 def _read_url(url: str, namespace: str) -> tuple[RegistryServer, str]:
@@ -372,9 +206,7 @@ def _read_url(url: str, namespace: str) -> tuple[RegistryServer, str]:
     return split_url(url, url, RegistryServer("", 0, chooser=chooser))
 
 
-def _find_next_page(
-    response: ClientResponse, first: _RepositoryRequest
-) -> _RepositoryRequest | None:
+def _find_next_page(response: ClientResponse, first: RepositoryRequest) -> RepositoryRequest | None:
     link = response.headers.get("link", "")
     if 'rel="next"' not in link and "rel=next" not in link:
         return None
@@ -384,7 +216,7 @@ def _find_next_page(
     return replace(first, path=f"{first.path}?{query}")
 
 
-def _find_upload(response: ClientResponse, wanted: _RepositoryRequest) -> str:
+def _find_upload(response: ClientResponse, wanted: RepositoryRequest) -> str:
     """The upload path, with the start of a query."""
     location = response.headers.get("location", "")
     base = f"https://{wanted.repository.registry}{wanted.target}"
@@ -400,10 +232,10 @@ def _find_upload(response: ClientResponse, wanted: _RepositoryRequest) -> str:
     return f"{parts.path}?{parts.query}&" if parts.query else f"{parts.path}?"
 
 
-def _refuse_upload(response: ClientResponse, wanted: _RepositoryRequest) -> NoReturn:
+def _refuse_upload(response: ClientResponse, wanted: RepositoryRequest) -> NoReturn:
     status = response.status_code
     message = f"{wanted.name}: the registry refused the upload: HTTP {status} {_quote(response)}"
-    if status in _REFUSED:
+    if status in REFUSED:
         message += "; log in with `docker login` as a user with write access"
     raise LookupFailedError(message)
 
@@ -427,7 +259,7 @@ def _check_answer(response: ClientResponse, name: str) -> None:
     message = f"{name}: the registry returned HTTP {status}{_find_codes(response)}"
     if status == 404:
         raise ImageNotFoundError(f"{name} not found: the registry returned HTTP 404")
-    if status in _REFUSED:
+    if status in REFUSED:
         message += (
             "; credentials come from imageRegistryCredentials, --imagePullSecrets or `docker login`"
         )

@@ -8,7 +8,7 @@ from http import HTTPStatus
 import pytest
 
 from lictor.core.raw import Json
-from lictor.http import connection, server
+from lictor.http import connection_state, messages, server
 from lictor.http.messages import HttpRequest, HttpResponse, StreamedResponse
 from lictor.http.server import HttpServer
 
@@ -162,7 +162,7 @@ def test_idle_connections_end_at_once() -> None:
 
 
 def test_slow_clients_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(connection_state, "_REQUEST_SECONDS", 0.1)
     monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.05)
 
     async def run() -> bytes:
@@ -359,7 +359,7 @@ def test_pieces_end_when_the_client_goes() -> None:
 
 
 def test_clients_that_take_nothing_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_STALL_SECONDS", 0.1)
+    monkeypatch.setattr(messages, "STALL_SECONDS", 0.1)
     source = _Source(*[b"x" * 1_000_000] * 64, waits=True)
 
     async def run() -> None:
@@ -400,7 +400,7 @@ def test_replies_do_not_pile_up_for_who_takes_none(monkeypatch: pytest.MonkeyPat
                 taken += len(await reader.read(1 << 20))
             assert taken > 0
             await asyncio.sleep(0.05)
-            monkeypatch.setattr(connection, "_STALL_SECONDS", 0.1)
+            monkeypatch.setattr(connection_state, "STALL_SECONDS", 0.1)
             sweep = asyncio.create_task(gate.sweep())
             ended = asyncio.Event()
             gate.on_count = ended.set

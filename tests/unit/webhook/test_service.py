@@ -19,7 +19,7 @@ import pytest
 from serving import make_policy, make_review, require_label, write_policies
 
 from lictor.core.raw import JsonObject
-from lictor.http import connection as http_connection
+from lictor.http import connection_state
 from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.names import Names
 from lictor.webhook import capacity
@@ -358,7 +358,7 @@ def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(
     monkeypatch.setattr(capacity, "_LEAST_GROWTH", 12_000_000)
     monkeypatch.setattr(capacity, "_GROWTH_SHARE", 0.0)
     # As long as it takes: nobody is to be let go because the machine is busy.
-    monkeypatch.setattr(http_connection, "_REQUEST_SECONDS", 2 * PATIENCE)
+    monkeypatch.setattr(connection_state, "_REQUEST_SECONDS", 2 * PATIENCE)
     body = orjson.dumps(make_review({"team": "x"})).ljust(2_000_000)
     recycled = 'lictor_worker_recycled_total{process="worker-0"} 1.0'
     with (
