@@ -1,16 +1,14 @@
 """Boolean CEL tests as trees: joined, negated and rendered; those that may fail keep their order.
 
 Kyverno's conditions stop at the first that decides, and an error on the way is an error. CEL's
-`&&` and `||` forget an error where the other side decides, so a test that may fail is asked by
-`? :` where others come after it.
+`&&` and `||` forget an error where the other side decides, so a test that may fail is
+written with `? :` where others come after it.
 """
 
-import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from lictor.addons.convert.writing import wrap
 
@@ -206,71 +204,3 @@ def _find_member(loop: LoopTest) -> str:
         return ""
     found = f"{sought} in {wrap(loop.source)}"
     return f"!({found})" if loop.every else found
-
-
-# --- the same loop with another name for its elements
-
-
-# re: trusted - our own CEL, in which every text is closed
-_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")')
-
-
-def rename_loop(loop: LoopTest, name: str) -> LoopTest | None:
-    """The loop with the name; None where it means something else there."""
-    if loop.name == name:
-        return loop
-    if _uses(loop.body, name):
-        return None
-    return replace(loop, name=name, body=_rename(loop.body, loop.name, name))
-
-
-def _rename_in_text(text: str, old: str, new: str) -> str:
-    """The text with another name for a variable; fields and strings of that name stay."""
-    # re: linear - fixed letters between conditions
-    word = re.compile(rf"(?<![\w.?]){re.escape(old)}\b")
-    pieces = _STRINGS.split(text)
-    return "".join(p if p.startswith('"') else word.sub(new, p) for p in pieces)
-
-
-def _uses(test: Test, name: str) -> bool:
-    match test:
-        case Atom():
-            return _rename_in_text(test.text, name, f"{name}_") != test.text
-        case JoinedTests():
-            return any(_uses(part, name) for part in test.parts)
-        case LoopTest():
-            mentioned = _rename_in_text(test.source, name, f"{name}_") != test.source
-            return mentioned or test.name == name or _uses(test.body, name)
-        case ConditionalTest():
-            return any(_uses(part, name) for part in (test.condition, test.then, test.other))
-        case SettledTest():
-            return False
-
-
-def _rename(test: Test, old: str, new: str) -> Test:
-    match test:
-        case Atom():
-            return replace(
-                test,
-                text=_rename_in_text(test.text, old, new),
-                opposite=_rename_in_text(test.opposite, old, new),
-            )
-        case JoinedTests():
-            return JoinedTests(tuple(_rename(part, old, new) for part in test.parts), test.every)
-        case LoopTest():
-            if test.name == old:
-                return replace(test, source=_rename_in_text(test.source, old, new))
-            return replace(
-                test,
-                source=_rename_in_text(test.source, old, new),
-                body=_rename(test.body, old, new),
-            )
-        case ConditionalTest():
-            return replace(
-                test,
-                condition=_rename(test.condition, old, new),
-                then=_rename(test.then, old, new),
-                other=_rename(test.other, old, new),
-            )
-        case SettledTest():
-            return test

@@ -11,8 +11,8 @@ from lictor.core.model.request import Request
 from lictor.core.model.result import RuleType, Status, Verdict
 from lictor.core.ports import ApiCall, NoLookups
 from lictor.core.raw import Json, JsonObject
+from lictor.core.report.manifest_text import render_manifest
 from lictor.core.report.resource_name import name_resource
-from lictor.core.report.yaml_text import render_scalar
 
 
 class SampleLookups(NoLookups):
@@ -104,24 +104,24 @@ class FormDifference(msgspec.Struct, frozen=True):
 class FormComparison(msgspec.Struct, frozen=True):
     """How many requests were evaluated and refused, and the differences."""
 
-    judged: int
+    evaluated: int
     refused: int
     differences: tuple[FormDifference, ...]
 
 
 def compare_forms(before: Evaluate, after: Evaluate, requests: Iterable[Request]) -> FormComparison:
     """Evaluate every request by both forms."""
-    judged = refused = 0
+    evaluated = refused = 0
     differences = []
     for request in requests:
         old, new = before(request), after(request)
         verdicts = summarize_verdict(old), summarize_verdict(new)
-        judged += 1
+        evaluated += 1
         refused += verdicts[0].refuses
         if verdicts[0] != verdicts[1]:
             words = (tuple(_words(old)), tuple(_words(new)))
             differences.append(FormDifference(request, *verdicts, *words))
-    return FormComparison(judged, refused, tuple(differences))
+    return FormComparison(evaluated, refused, tuple(differences))
 
 
 def summarize_verdict(verdict: Verdict) -> ComparedVerdict:
@@ -175,66 +175,27 @@ _MOST_SHOWN = 5
 def render_documents(documents: Sequence[JsonObject], *, as_json: bool) -> str:
     """The documents as one text, ending in a newline."""
     if not as_json:
-        return "---\n".join(_render_yaml(document) for document in documents)
-    whole = documents[0] if len(documents) == 1 else _list_of(documents)
+        return "---\n".join(map(render_manifest, documents))
+    many = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
+    whole = documents[0] if len(documents) == 1 else many
     return orjson.dumps(whole, option=orjson.OPT_INDENT_2).decode() + "\n"
-
-
-def _list_of(documents: Sequence[JsonObject]) -> JsonObject:
-    return {"apiVersion": "v1", "kind": "List", "items": list(documents)}
-
-
-def _render_yaml(document: JsonObject) -> str:
-    return "".join(f"{line}\n" for line in _lines(document, ""))
-
-
-def _lines(value: Json, indent: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _entry(f"{indent}{render_scalar(str(key))}:", item, indent)
-        return
-    for item in value:
-        if not isinstance(item, dict) or not item:
-            yield f"{indent}- {_leaf(item, indent)}"
-            continue
-        first, *rest = _lines(item, f"{indent}  ")
-        yield f"{indent}- {first.lstrip()}"
-        yield from rest
-
-
-def _entry(start: str, item: Json, indent: str) -> Iterator[str]:
-    if isinstance(item, dict) and item:
-        yield start
-        yield from _lines(item, f"{indent}  ")
-    elif isinstance(item, list) and item:
-        yield start
-        yield from _lines(item, indent)
-    else:
-        yield f"{start} {_leaf(item, indent)}"
-
-
-def _leaf(value: Json, indent: str) -> str:
-    return render_scalar(value, indent) if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def render_comparison(policy: str, comparison: FormComparison, notes: Sequence[str]) -> list[str]:
     """The messages about one converted policy."""
     lines = [f"{policy}: note: {note}" for note in notes]
     count = len(comparison.differences)
-    judged = f"{comparison.judged} requests evaluated by both forms, {comparison.refused} refused"
+    counts = (
+        f"{comparison.evaluated} requests evaluated by both forms, {comparison.refused} refused"
+    )
     if not count:
-        return [*lines, f"{policy}: converted; {judged}; no difference"]
-    lines.append(f"{policy}: converted; {judged}; {count} evaluated differently")
+        return [*lines, f"{policy}: converted; {counts}; no difference"]
+    lines.append(f"{policy}: converted; {counts}; {count} evaluated differently")
     for difference in comparison.differences[:_MOST_SHOWN]:
         lines += _describe(difference)
     if count > _MOST_SHOWN:
         lines.append(f"  ... and {count - _MOST_SHOWN} more")
     return lines
-
-
-def render_refusal(policy: str, reason: str) -> str:
-    """A policy that has no equivalent."""
-    return f"{policy}: refused; {reason}"
 
 
 def _describe(difference: FormDifference) -> Iterator[str]:

@@ -54,25 +54,28 @@ def list_conversions(
         forms = [_convert(policy, target, replace(context, form=form)) for form in PolicyForm]
     except RecursionError as error:
         raise CompileError("nested too deeply", where=policy.metadata.name) from error
-    *short, long = forms
-    if _measure(long) < _measure(short[0]):
-        return [long, *short]
     return [form for index, form in enumerate(forms) if form not in forms[:index]]
 
 
-def _measure(form: Conversion) -> tuple[int, int]:
-    return len(form.documents), len(str(form.documents))
-
-
 def _convert(policy: Policy, target: ConversionTarget, context: ConversionContext) -> Conversion:
+    from lictor.addons.convert.generating import convert_to_generating
+    from lictor.addons.convert.mutating import convert_to_mutating
+    from lictor.addons.convert.validating import convert_to_admission, convert_to_validating
+
+    is_admission = target is ConversionTarget.ADMISSION
+    converters = {
+        "validate": convert_to_admission if is_admission else convert_to_validating,
+        "mutate": convert_to_mutating,
+        "generate": convert_to_generating,
+    }
     _refuse_settings(policy)
     does = _list_actions(policy)
     if target is not ConversionTarget.AUTO and does != {_DOES[target]}:
         raise CompileError(f"a {target} can only {_DOES[target]}, but rules here {_join(does)}")
-    parts = [_PARTS[action](context, target) for action in sorted(does)]
+    parts = [converters[action](context) for action in sorted(does)]
     return Conversion(
-        tuple(document for part in parts for document in part.documents),
-        tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        tuple(document for documents, _ in parts for document in documents),
+        tuple(dict.fromkeys(note for _, notes in parts for note in notes)),
     )
 
 
@@ -102,28 +105,3 @@ def _refuse_settings(policy: Policy) -> None:
         raise CompileError("failureActionOverrides: a CEL policy has one action for all namespaces")
     if any(rule.image_extractors for rule in spec.rules):
         raise CompileError("imageExtractors have no equivalent")
-
-
-def _validating(context: ConversionContext, target: ConversionTarget) -> Conversion:
-    if target is ConversionTarget.ADMISSION:
-        from lictor.addons.convert.validating import convert_to_admission
-
-        return Conversion(*convert_to_admission(context))
-    from lictor.addons.convert.validating import convert_to_validating
-
-    return Conversion(*convert_to_validating(context))
-
-
-def _mutating(context: ConversionContext, _target: ConversionTarget) -> Conversion:
-    from lictor.addons.convert.mutating import convert_to_mutating
-
-    return Conversion(*convert_to_mutating(context))
-
-
-def _generating(context: ConversionContext, _target: ConversionTarget) -> Conversion:
-    from lictor.addons.convert.generating import convert_to_generating
-
-    return Conversion(*convert_to_generating(context))
-
-
-_PARTS = {"validate": _validating, "mutate": _mutating, "generate": _generating}

@@ -48,11 +48,7 @@ class PolicyConverter:
 
     def convert(self, policy: Policy) -> ConvertedPolicy:
         """The new policies, and how they compare with the old one."""
-        from lictor.addons.convert.comparison import (
-            render_comparison,
-            render_documents,
-            render_refusal,
-        )
+        from lictor.addons.convert.comparison import render_comparison, render_documents
         from lictor.addons.convert.conversion import list_conversions
 
         name = policy.metadata.name
@@ -61,7 +57,7 @@ class PolicyConverter:
                 forms = list_conversions(policy, self._target, self._names, self._groups)
                 made, comparison = self._choose(policy, forms)
         except (CompileError, TooSlowError) as error:
-            return ConvertedPolicy("", (render_refusal(name, str(error)),), agrees=False)
+            return ConvertedPolicy("", (f"{name}: refused; {error}",), agrees=False)
         messages = tuple(render_comparison(name, comparison, made.notes))
         text = render_documents(made.documents, as_json=self._as_json)
         return ConvertedPolicy(text, messages, agrees=not comparison.differences)
@@ -69,7 +65,7 @@ class PolicyConverter:
     def _choose(
         self, policy: Policy, forms: "list[Conversion]"
     ) -> "tuple[Conversion, FormComparison]":
-        """The shortest form that decides as the policy does; else the one that differs least."""
+        """The first form that decides as the policy does; else the one that differs least."""
         compared = []
         for form in forms:
             comparison = self._compare(policy, form.documents)

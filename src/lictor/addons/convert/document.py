@@ -12,7 +12,7 @@ from lictor.addons.convert.cel_values import ResourceRoot, find_shape
 from lictor.addons.convert.condition import translate_conditions
 from lictor.addons.convert.context import bind_context
 from lictor.addons.convert.plan import ConversionContext
-from lictor.addons.convert.rule_group import RuleGroup
+from lictor.addons.convert.rule_group import RulePlan
 from lictor.addons.convert.selection import (
     ResolvedKind,
     resource_rules,
@@ -144,7 +144,7 @@ def write_metadata(policy: Policy, name: str) -> JsonObject:
     return metadata
 
 
-def write_constraints(group: RuleGroup) -> JsonObject:
+def write_constraints(group: RulePlan) -> JsonObject:
     """`matchConstraints`."""
     constraints: JsonObject = {"resourceRules": resource_rules(group.kinds, group.operations)}
     if group.namespace_selector is not None:
@@ -152,7 +152,7 @@ def write_constraints(group: RuleGroup) -> JsonObject:
     return constraints
 
 
-def write_expressions(policy: Policy, group: RuleGroup) -> JsonObject:
+def write_expressions(policy: Policy, group: RulePlan) -> JsonObject:
     """Conditions, variables, validations and audit annotations."""
     spec: JsonObject = {}
     configuration = policy.spec.webhook_configuration

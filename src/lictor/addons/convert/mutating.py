@@ -34,7 +34,7 @@ from lictor.addons.convert.pod_templates import (
     share_paths,
     share_text,
 )
-from lictor.addons.convert.rule_group import are_told_apart, ask_kind
+from lictor.addons.convert.rule_group import are_told_apart, ask_kind, name_document
 from lictor.addons.convert.selection import ResolvedKind, resource_rules
 from lictor.addons.convert.simplify import simplify
 from lictor.addons.convert.validating import API_VERSION
@@ -134,21 +134,10 @@ def _is_templated(kinds: tuple[ResolvedKind, ...]) -> bool:
 
 
 def _write_all(policy: Policy, groups: list[list[_MutationPart]]) -> Iterator[JsonObject]:
+    pods = [group[0].pod for group in groups]
     for group in groups:
-        yield _write(policy, group, _name(policy, group, groups))
-
-
-def _name(policy: Policy, group: list[_MutationPart], groups: list[list[_MutationPart]]) -> str:
-    pod = group[0].pod
-    alike = [each for each in groups if bool(each[0].pod) == bool(pod)]
-    alike = [each for each in alike if not pod or each[0].pod == pod]
-    name = policy.metadata.name
-    if len(alike) > 1:
-        rule = group[0].rule.removeprefix("autogen-cronjob-").removeprefix("autogen-")
-        name += f"-{rule}"
-    if pod:
-        name += "-cronjobs" if "jobTemplate" in pod else "-controllers"
-    return name.lower()
+        name = name_document(policy, group[0].rule, group[0].pod, pods)
+        yield _write(policy, group, name)
 
 
 def _write(policy: Policy, group: list[_MutationPart], name: str) -> JsonObject:

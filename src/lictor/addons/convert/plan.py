@@ -24,6 +24,7 @@ from lictor.addons.convert.condition import translate_conditions
 from lictor.addons.convert.context import bind_context
 from lictor.addons.convert.pod_templates import EACH, LOOPED, list_both, pod_variables, share_text
 from lictor.addons.convert.query import translate_text
+from lictor.addons.convert.rule_group import RulePlan
 from lictor.addons.convert.selection import (
     ResolvedKind,
     RuleSelection,
@@ -74,7 +75,7 @@ class PolicyForm(StrEnum):
     SHORT = "short"
     # The same, but a Pod template without metadata is an error.
     STRICT = "strict"
-    # A policy for each place of a Pod, except where Kyverno makes them itself.
+    # A policy for each place of a Pod.
     LONG = "long"
 
 
@@ -93,23 +94,6 @@ class ConversionContext(msgspec.Struct, frozen=True):
     def short(self) -> bool:
         """Whether as few policies, and as little in them, are written as possible."""
         return self.form is not PolicyForm.LONG
-
-
-class RulePlan(msgspec.Struct, frozen=True):
-    """The parts of a CEL policy that one rule becomes."""
-
-    rule: str
-    kinds: tuple[ResolvedKind, ...]
-    operations: tuple[str, ...]
-    pod: tuple[str, ...] | None = None
-    namespace_selector: JsonObject | None = None
-    conditions: tuple[tuple[str, Test], ...] = ()
-    variables: tuple[tuple[str, str], ...] = ()
-    validations: tuple[JsonObject, ...] = ()
-    audit_annotations: tuple[JsonObject, ...] = ()
-    params: JsonObject | None = None
-    action: Action = Action.AUDIT
-    notes: tuple[str, ...] = ()
 
 
 def plan_validate(
@@ -157,7 +141,7 @@ class _Planner(msgspec.Struct, frozen=True):
         message, notes = translate_message(self.validate, self._scope(subject))
         validation = {"expression": render(self._plain(negate(fails))), **message}
         return RulePlan(
-            self.rule.name,
+            (self.rule.name,),
             self.selection.kinds,
             operations,
             self.pod,
@@ -318,7 +302,7 @@ def plan_cel(
     cel = validate.cel
     operations = selection.operations or ("CREATE", "UPDATE", "DELETE")
     return RulePlan(
-        rule.name,
+        (rule.name,),
         selection.kinds,
         operations,
         pod,

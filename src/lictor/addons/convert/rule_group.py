@@ -15,20 +15,22 @@ from lictor.core.model.result import Action
 from lictor.core.raw import JsonObject
 
 
-class RuleGroup(msgspec.Struct, frozen=True):
-    """The parts of one CEL policy."""
+class RulePlan(msgspec.Struct, frozen=True):
+    """The parts of a CEL policy that one rule, or a group of rules, becomes."""
 
     rules: tuple[str, ...]
     kinds: tuple[ResolvedKind, ...]
     operations: tuple[str, ...]
-    pod: tuple[str, ...] | None
-    namespace_selector: JsonObject | None
-    conditions: tuple[tuple[str, Test], ...]
-    variables: tuple[tuple[str, str], ...]
-    validations: tuple[JsonObject, ...]
-    audit_annotations: tuple[JsonObject, ...]
-    params: JsonObject | None
-    action: Action
+    # The path of the Pod in the object; None if the rules are not about Pods.
+    pod: tuple[str, ...] | None = None
+    namespace_selector: JsonObject | None = None
+    conditions: tuple[tuple[str, Test], ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    validations: tuple[JsonObject, ...] = ()
+    audit_annotations: tuple[JsonObject, ...] = ()
+    params: JsonObject | None = None
+    action: Action = Action.AUDIT
+    notes: tuple[str, ...] = ()
 
     @property
     def texts(self) -> list[str]:
@@ -44,7 +46,7 @@ class RuleGroup(msgspec.Struct, frozen=True):
 EXPRESSIONS = ("expression", "messageExpression")
 
 
-def agree(one: RuleGroup, other: RuleGroup) -> bool:
+def agree(one: RulePlan, other: RulePlan) -> bool:
     """Whether two groups concern the same requests, and can share a policy."""
     fields = ("kinds", "operations", "pod", "namespace_selector", "conditions", "params", "action")
     if any(getattr(one, field) != getattr(other, field) for field in fields):
@@ -56,7 +58,7 @@ def agree(one: RuleGroup, other: RuleGroup) -> bool:
     )
 
 
-def merge_alike(one: RuleGroup, other: RuleGroup) -> RuleGroup:
+def merge_alike(one: RulePlan, other: RulePlan) -> RulePlan:
     """One group of two that agree."""
     variables = {**dict(one.variables), **dict(other.variables)}
     return replace(
@@ -71,9 +73,9 @@ def merge_alike(one: RuleGroup, other: RuleGroup) -> RuleGroup:
 # --- rules that differ in what they concern
 
 
-def merge_groups(groups: list[RuleGroup]) -> list[RuleGroup]:
+def merge_groups(groups: list[RulePlan]) -> list[RulePlan]:
     """As few groups as possible: each rule tests what not all of its group share."""
-    families: list[list[RuleGroup]] = []
+    families: list[list[RulePlan]] = []
     for group in _unite_kinds(groups):
         fitting = next((each for each in families if all(_can_join(m, group) for m in each)), None)
         if fitting is None:
@@ -83,11 +85,11 @@ def merge_groups(groups: list[RuleGroup]) -> list[RuleGroup]:
     return [_merge_family(family) for family in families]
 
 
-def _unite_kinds(groups: list[RuleGroup]) -> list[RuleGroup]:
+def _unite_kinds(groups: list[RulePlan]) -> list[RulePlan]:
     """Groups with the same tests for different kinds become one."""
-    united: dict[str, RuleGroup] = {}
+    united: dict[str, RulePlan] = {}
     for group in groups:
-        key = str(replace(group, rules=(), kinds=(), pod=None))
+        key = str(replace(group, rules=(), kinds=(), pod=None, notes=()))
         known = united.get(key)
         if known is None or group.audit_annotations:
             united[key if known is None else str(group)] = group
@@ -97,7 +99,7 @@ def _unite_kinds(groups: list[RuleGroup]) -> list[RuleGroup]:
     return list(united.values())
 
 
-def _can_join(one: RuleGroup, other: RuleGroup) -> bool:
+def _can_join(one: RulePlan, other: RulePlan) -> bool:
     if one.action is not other.action or one.namespace_selector != other.namespace_selector:
         return False
     if any(group.params is not None or group.audit_annotations for group in (one, other)):
@@ -119,7 +121,7 @@ def are_told_apart(some: tuple[ResolvedKind, ...], others: tuple[ResolvedKind, .
     )
 
 
-def _merge_family(family: list[RuleGroup]) -> RuleGroup:
+def _merge_family(family: list[RulePlan]) -> RulePlan:
     first, *rest = family
     if not rest:
         return first
@@ -138,7 +140,7 @@ def _merge_family(family: list[RuleGroup]) -> RuleGroup:
     )
 
 
-def _guard_all(group: RuleGroup, whole: RuleGroup) -> Iterable[JsonObject]:
+def _guard_all(group: RulePlan, whole: RulePlan) -> Iterable[JsonObject]:
     own = [test for name, test in group.conditions if (name, test) not in whole.conditions]
     condition = all_of((*_list_guards(group, whole), *own))
     for validation in group.validations:
@@ -146,7 +148,7 @@ def _guard_all(group: RuleGroup, whole: RuleGroup) -> Iterable[JsonObject]:
         yield {**validation, "expression": expression}
 
 
-def _list_guards(group: RuleGroup, whole: RuleGroup) -> Iterable[Test]:
+def _list_guards(group: RulePlan, whole: RulePlan) -> Iterable[Test]:
     yield from ask_kind(group.kinds, whole.kinds)
     if set(group.operations) != set(whole.operations):
         yield is_one_of("request.operation", group.operations)
@@ -187,16 +189,15 @@ def _holds_choice(text: str) -> bool:
 # --- names
 
 
-def name_group(policy: Policy, group: RuleGroup, groups: Iterable[RuleGroup]) -> str:
-    """The name of a group's policy: the old name, with a suffix if there are several groups."""
-    name = policy.metadata.name
-    siblings = [each for each in groups if each.pod == group.pod or not (each.pod and group.pod)]
-    alike = [each for each in siblings if bool(each.pod) == bool(group.pod)]
-    parts = [name]
+def name_document(
+    policy: Policy, rule: str, pod: tuple[str, ...] | None, pods: Iterable[tuple[str, ...] | None]
+) -> str:
+    """The old name, with suffixes if it becomes several policies (about `pods`)."""
+    alike = [each for each in pods if each == pod or not (each or pod)]
+    parts = [policy.metadata.name]
     if len(alike) > 1:
-        rule = group.rules[0]
         parts.append(rule.removeprefix("autogen-cronjob-").removeprefix("autogen-"))
-    if group.pod:
-        parts.append("cronjobs" if "jobTemplate" in group.pod else "controllers")
+    if pod:
+        parts.append("cronjobs" if "jobTemplate" in pod else "controllers")
     made = "-".join(parts).lower()
     return re.sub(r"[^a-z0-9.-]+", "-", made)[:253].strip("-.")

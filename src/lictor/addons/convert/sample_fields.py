@@ -21,6 +21,12 @@ ALL = "[]"
 KEYS = "keys()"
 
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+_STEPS = (
+    NodeKind.SUBEXPRESSION,
+    NodeKind.INDEX_EXPRESSION,
+    NodeKind.PIPE,
+    NodeKind.VALUE_PROJECTION,
+)
 _PROJECTIONS = (NodeKind.FLATTEN, NodeKind.PROJECTION, NodeKind.FILTER_PROJECTION)
 
 
@@ -46,7 +52,7 @@ def _find_points(rule: Rule) -> Iterator[ComparedField]:
             yield from _match_points(match)
     yield from _condition_points(rule.preconditions, {})
     if rule.validate is not None:
-        yield from _validate_points(rule.validate)
+        yield from _body_points(rule.validate, (), {})
     if rule.mutate is not None and rule.mutate.patch_strategic_merge is not None:
         yield from _pattern_points(rule.mutate.patch_strategic_merge, ())
 
@@ -81,12 +87,14 @@ def _selector_points(selector: LabelSelector) -> Iterator[ComparedField]:
 # --- validate
 
 
-def _validate_points(validate: Validate) -> Iterator[ComparedField]:
-    for pattern in _patterns(validate):
-        yield from _pattern_points(pattern, ())
-    if validate.deny is not None:
-        yield from _condition_points(validate.deny.conditions, {})
-    yield from _loop_points(validate.foreach, {})
+def _body_points(
+    body: Validate | ForEachValidate, path: Path, bound: dict[str, Path]
+) -> Iterator[ComparedField]:
+    for pattern in _patterns(body):
+        yield from _pattern_points(pattern, path)
+    if body.deny is not None:
+        yield from _condition_points(body.deny.conditions, bound)
+    yield from _loop_points(body.foreach, bound)
 
 
 def _patterns(body: Validate | ForEachValidate) -> list[Json]:
@@ -107,11 +115,7 @@ def _loop_points(
             inner = {**bound, "element": element}
             yield ComparedField(element)
             yield from _condition_points(loop.preconditions, inner)
-            if loop.deny is not None:
-                yield from _condition_points(loop.deny.conditions, inner)
-            for pattern in _patterns(loop):
-                yield from _pattern_points(pattern, element)
-            yield from _loop_points(loop.foreach, inner)
+            yield from _body_points(loop, element, inner)
 
 
 def _pattern_points(pattern: Json, path: Path) -> Iterator[ComparedField]:
@@ -189,14 +193,11 @@ def _walk(
     """The path of a node's value; None is the root, and () a path that does not exist."""
     if node.kind is NodeKind.FIELD:
         return [_step(at, node.value, bound) for at in current]
-    if node.kind in (NodeKind.SUBEXPRESSION, NodeKind.INDEX_EXPRESSION, NodeKind.PIPE):
+    if node.kind in _STEPS:
         left, right = node.children
         return _walk(right, _walk(left, current, bound, found), bound, found)
     if node.kind in _PROJECTIONS:
         return _project(node, current, bound, found)
-    if node.kind is NodeKind.VALUE_PROJECTION:
-        left, right = node.children
-        return _walk(right, _walk(left, current, bound, found), bound, found)
     if node.kind in (NodeKind.CURRENT, NodeKind.IDENTITY):
         return current
     if node.kind is NodeKind.INDEX:
@@ -225,11 +226,7 @@ def _element(at: Path | None) -> Path | None:
 
 def _step(at: Path | None, name: str, bound: dict[str, Path]) -> Path | None:
     if at is None:
-        if name == "request":
-            return ("request",)
-        if name == "images":
-            return ("images",)
-        return bound.get(name, ())
+        return (name,) if name in ("request", "images") else bound.get(name, ())
     if not at:
         return ()
     if at == ("request",):

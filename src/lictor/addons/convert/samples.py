@@ -46,20 +46,14 @@ def make_requests(policy: Policy, names: ResourceNames, groups: Iterable[str]) -
     unique = {msgspec.json.encode(each): each for each in objects}
     made = list(unique.values())
     # In a cluster there is always a caller; where that matters, there is one here, too.
-    caller = Caller("system:serviceaccount:default:sample") if _asks_who(policy) else None
-    return [
-        *(Request.of(each, caller=caller) for each in made),
-        *(_known(request, caller) for request in _others(policy, made, chance)),
-    ]
+    caller = Caller("system:serviceaccount:default:sample") if _reads_caller(policy) else None
+    requests = [*map(Request.of, made), *_others(policy, made, chance)]
+    return [each if each.caller else replace(each, caller=caller) for each in requests]
 
 
-def _asks_who(policy: Policy) -> bool:
+def _reads_caller(policy: Policy) -> bool:
     text = str(policy.spec.rules)
     return "serviceAccountName }}" in text.replace("Name}}", "Name }}") or "userInfo" in text
-
-
-def _known(request: Request, caller: Caller | None) -> Request:
-    return request if request.caller is not None else replace(request, caller=caller)
 
 
 def _list_kinds(
@@ -116,11 +110,11 @@ def _filters(policy: Policy) -> Iterator[ResourceFilter]:
 def _callers(policy: Policy) -> Iterator[Caller]:
     subjects = [subject for each in _filters(policy) for subject in each.subjects]
     if subjects or any("userInfo" in str(rule.preconditions) for rule in policy.spec.rules):
-        yield Caller("somebody", groups=("system:authenticated",))
+        yield Caller("user", groups=("system:authenticated",))
     for subject in subjects:
         name = subject.name.replace("*", "x")
         if subject.kind == "Group":
-            yield Caller("somebody", groups=(name,))
+            yield Caller("user", groups=(name,))
         elif subject.kind == "ServiceAccount":
             yield Caller(f"system:serviceaccount:{subject.namespace}:{name}")
         else:
@@ -223,21 +217,13 @@ class _Maker(msgspec.Struct, frozen=True):
 
 
 def _values_of(kind: str, given: tuple[Json, ...]) -> list[Json]:
-    match kind:
-        case "boolean":
-            return [True, False]
-        case "number":
-            return list(dict.fromkeys(_numbers(given)))
-        case "map":
-            return [{}]
-        case "list":
-            return [[]]
-        case "string":
-            return [str(v) for v in dict.fromkeys(_texts(given))]
-    if given and all(isinstance(value, bool) for value in given):
+    types = {type(value) for value in given}
+    if kind == "boolean" or (not kind and types == {bool}):
         return [True, False]
-    if given and all(isinstance(v, int) and not isinstance(v, bool) for v in given):
+    if kind == "number" or (not kind and types == {int}):
         return list(dict.fromkeys(_numbers(given)))
+    if kind in ("map", "list"):
+        return [{} if kind == "map" else []]
     return list(dict.fromkeys(_texts(given)))
 
 

@@ -33,7 +33,6 @@ _METHODS = {
     "<": "isLessThan",
     ">": "isGreaterThan",
 }
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def accepts_absence(pattern: Json) -> bool:

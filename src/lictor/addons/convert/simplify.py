@@ -1,7 +1,7 @@
-"""The shortest plain form of a test: no duplicates, optional chains, one loop for lists."""
+"""The short form of a test: known facts left out, optional chains, one loop for several lists."""
 
 import re
-from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import orjson
 from msgspec.structs import replace
@@ -18,19 +18,20 @@ from lictor.addons.convert.cel_tests import (
     all_of,
     any_of,
     negate,
-    rename_loop,
     render,
 )
 from lictor.addons.convert.writing import literal, wrap
 from lictor.core.raw import Json
 
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+# re: trusted - our own CEL, in which every text is closed
+_STRINGS = re.compile(rf"({_QUOTED})")
 _HAS = re.compile(r"(!?)has\(([^()]+)\.([A-Za-z_]\w*)\)")
-_KEY = re.compile(r'("(?:[^"\\]|\\.)*") in ([^()]+)|!\(("(?:[^"\\]|\\.)*") in ([^()]+)\)')
-_TEXT = re.compile(r'(.+) (==|!=) ("(?:[^"\\]|\\.)*")')
+_KEY = re.compile(rf"({_QUOTED}) in ([^()]+)|!\(({_QUOTED}) in ([^()]+)\)")
 
 
 def simplify(test: Test) -> Test:
-    """The same test in its shortest form; of tests that may fail, none is left out or moved."""
+    """The same test in a short form; of tests that may fail, none is left out or moved."""
     return _shorten(_prune(test, {}))
 
 
@@ -44,13 +45,14 @@ def _prune(test: Test, known: dict[str, bool]) -> Test:
         return replace(test, then=then, other=other)
     if test.risky or isinstance(test, SettledTest):
         return test
-    told = known.get(render(test))
-    if told is not None:
-        return TRUE if told else FALSE
+    fact = known.get(render(test))
+    if fact is not None:
+        return TRUE if fact else FALSE
     if isinstance(test, JoinedTests):
         return _prune_joined(test, known)
     if isinstance(test, LoopTest):
-        return _settle_loop(replace(test, body=_prune(test.body, known)))
+        body, neutral = _prune(test.body, known), TRUE if test.every else FALSE
+        return neutral if body == neutral else replace(test, body=body)
     return test
 
 
@@ -60,35 +62,21 @@ def _prune_joined(test: JoinedTests, known: dict[str, bool]) -> Test:
     for part in test.parts:
         pruned = _prune(part, now)
         kept.append(pruned)
-        for each in _flat(pruned, every=test.every):
+        for each in _list_parts(pruned, every=test.every):
             # The next one is evaluated only if this held (`&&`), or did not (`||`).
             now[render(each)] = test.every
             now[render(negate(each))] = not test.every
-    join = all_of if test.every else any_of
-    return join(_drop_implied(kept, every=test.every))
+    return _join(kept, every=test.every)
 
 
-def _flat(test: Test, *, every: bool) -> tuple[Test, ...]:
+def _list_parts(test: Test, *, every: bool) -> tuple[Test, ...]:
     if isinstance(test, JoinedTests) and test.every is every:
         return test.parts
     return (test,)
 
 
-def _settle_loop(loop: LoopTest) -> Test:
-    if loop.body == (TRUE if loop.every else FALSE):
-        return TRUE if loop.every else FALSE
-    return loop
-
-
-def _drop_implied(parts: list[Test], *, every: bool) -> Iterable[Test]:
-    """`x != "" && x == "a"` is `x == "a"`."""
-    sign, other = ("==", "!=") if every else ("!=", "==")
-    told = set()
-    for part in parts:
-        found = _TEXT.fullmatch(part.text) if isinstance(part, Atom) else None
-        if found is not None and found.group(2) == sign and found.group(3) != '""':
-            told.add(f'{found.group(1)} {other} ""')
-    return (part for part in parts if not (isinstance(part, Atom) and part.text in told))
+def _join(parts: list[Test], *, every: bool) -> Test:
+    return all_of(parts) if every else any_of(parts)
 
 
 # --- shorter forms
@@ -97,10 +85,8 @@ def _drop_implied(parts: list[Test], *, every: bool) -> Iterable[Test]:
 def _shorten(test: Test) -> Test:
     match test:
         case JoinedTests() if not test.risky:
-            parts = [_shorten(part) for part in test.parts]
-            parts = _use_chains(parts, every=test.every)
-            parts = _join_bodies(_join_loops(parts, every=test.every), every=test.every)
-            return _factor(parts, every=test.every)
+            parts = _use_chains([_shorten(part) for part in test.parts], every=test.every)
+            return _join(_join_loops(parts, every=test.every), every=test.every)
         case LoopTest():
             return replace(test, body=_shorten(test.body))
         case ConditionalTest():
@@ -108,12 +94,12 @@ def _shorten(test: Test) -> Test:
     return test
 
 
-class _Guard:
+class _Guard(NamedTuple):
     """`has(base.field)`, or its negation: what must be there for what follows."""
 
-    def __init__(self, base: str, step: str, path: str) -> None:
-        self.base, self.step, self.path = base, step, path
-        self.is_key = step.startswith("[")
+    base: str
+    step: str
+    path: str
 
 
 def _read_guard(test: Test, *, every: bool) -> _Guard | None:
@@ -136,7 +122,7 @@ def _use_chains(parts: list[Test], *, every: bool) -> list[Test]:
     at = 0
     while at < len(parts):
         guards = _read_guards(parts[at:], every=every)
-        if guards and guards[-1].is_key and not _is_entered(guards, parts[at:]):
+        if guards and guards[-1].step.startswith("[") and not _is_entered(guards, parts[at:]):
             # Perhaps an element of a list, not a key of a map.
             guards.pop()
         if not guards:
@@ -145,7 +131,7 @@ def _use_chains(parts: list[Test], *, every: bool) -> list[Test]:
             continue
         at += len(guards)
         rest = parts[at:]
-        tested = _ask_with_default(guards, rest, every=every)
+        tested = _test_with_default(guards, rest, every=every)
         if tested is not None:
             made.append(tested)
             at += 1
@@ -175,7 +161,7 @@ def _chain(guards: list[_Guard]) -> str:
     return guards[0].base + "".join(guard.step for guard in guards)
 
 
-def _ask_with_default(guards: list[_Guard], rest: list[Test], *, every: bool) -> Test | None:
+def _test_with_default(guards: list[_Guard], rest: list[Test], *, every: bool) -> Test | None:
     path = guards[-1].path
     if not rest or _count(path, render(rest[0])) != 1:
         return None
@@ -213,155 +199,92 @@ def _mention(path: str) -> re.Pattern[str]:
 
 def _join_loops(parts: list[Test], *, every: bool) -> list[Test]:
     """`a.all(x, ok(x)) && b.all(y, ok(y))` is `(a + b).all(x, ok(x))`."""
-    made = list(parts)
+    alike: dict[str, list[LoopTest]] = {}
     for part in parts:
-        alike = _find_alike(part, made, every=every)
-        if len(alike) > 1:
-            last = max(index for index, _ in alike)
-            made[last] = _join([loop for _, loop in alike])
-            gone = {index for index, _ in alike} - {last}
-            made = [each for index, each in enumerate(made) if index not in gone]
-    return made
+        if isinstance(part, LoopTest) and part.every is every and not part.risky:
+            alike.setdefault(_rename(render(part.body), part.name), []).append(part)
+    last = {id(loops[-1]): loops for loops in alike.values()}
+    joined = {id(loop) for loops in alike.values() for loop in loops}
+    return [
+        _join_sources(last[id(part)]) if id(part) in last else part
+        for part in parts
+        if id(part) in last or id(part) not in joined
+    ]
 
 
-def _find_alike(test: Test, parts: list[Test], *, every: bool) -> list[tuple[int, LoopTest]]:
-    if not isinstance(test, LoopTest) or test.every is not every or test.risky:
-        return []
-    found = []
-    for index, part in enumerate(parts):
-        if not isinstance(part, LoopTest) or part.every is not every or part.risky:
-            continue
-        renamed = rename_loop(part, test.name)
-        if renamed is not None and renamed.body == test.body:
-            found.append((index, part))
-    return found if any(part == test for _, part in found) else []
+def _rename(text: str, name: str) -> str:
+    """The text with `_` for a variable; fields and strings of that name stay."""
+    # re: linear - fixed letters between conditions
+    word = re.compile(rf"(?<![\w.?]){re.escape(name)}\b")
+    pieces = _STRINGS.split(text)
+    return "".join(piece if piece.startswith('"') else word.sub("_", piece) for piece in pieces)
 
 
-def _join(loops: list[LoopTest]) -> LoopTest:
-    name = min((loop.name for loop in loops), key=lambda each: (len(each), each))
-    renamed = [found for loop in loops if (found := rename_loop(loop, name)) is not None]
-    if len(renamed) < len(loops):
-        name = loops[0].name
+def _join_sources(loops: list[LoopTest]) -> LoopTest:
+    shortest = min(loops, key=lambda loop: (len(loop.name), loop.name))
     # Lists that are always there come first.
     sources = sorted((loop.source for loop in loops), key=lambda source: ".orValue(" in source)
-    body = next(loop for loop in loops if loop.name == name).body
-    return LoopTest(" + ".join(map(wrap, sources)), name, body, loops[0].every)
-
-
-def _join_bodies(parts: list[Test], *, every: bool) -> list[Test]:
-    """`a.all(x, ok(x)) && a.all(x, fine(x))` is `a.all(x, ok(x) && fine(x))`."""
-    made: list[Test] = []
-    for part in parts:
-        position = next(
-            (at for at, each in enumerate(made) if _is_same_loop(each, part, every)), None
-        )
-        if position is None or not isinstance(part, LoopTest):
-            made.append(part)
-            continue
-        known = made.pop(position)
-        if isinstance(known, LoopTest):
-            body = JoinedTests((*_flat(known.body, every=every), part.body), every)
-            made.append(replace(part, body=simplify(body)))
-    return made
-
-
-def _is_same_loop(one: Test, other: Test, every: bool) -> bool:  # noqa: FBT001
-    if not isinstance(one, LoopTest) or not isinstance(other, LoopTest):
-        return False
-    if one.risky or other.risky or not (one.every is other.every is every):
-        return False
-    return (one.source, one.name) == (other.source, other.name)
-
-
-def _factor(parts: list[Test], *, every: bool) -> Test:
-    """`(a && b) || (a && c)` is `a && (b || c)`."""
-    join, other = (all_of, any_of) if every else (any_of, all_of)
-    lines = [_flat(part, every=not every) for part in parts]
-    common = 0
-    for column in zip(*lines, strict=False):
-        if any(test != column[0] for test in column):
-            break
-        common += 1
-    if not common or len(lines) < 2:
-        return join(parts)
-    return other((*lines[0][:common], join(other(line[common:]) for line in lines)))
+    if len(sources) > 1:
+        sources = [wrap(source) for source in sources]
+    return replace(shortest, source=" + ".join(sources))
 
 
 # --- which value for a missing field makes a test hold, or not hold?
 
-
-_SIGNS = r"(==|!=|<=|>=|<|>)"
-_OPPOSITE = {"==": "!=", "!=": "=="}
+_NEGATED = re.compile(r"!\((PATH in .*|\".*\" in PATH)\)|!(PATH\..*)", re.DOTALL)
+_COMPARED = re.compile(r"PATH (==|!=|<=|>=|<|>) (\S.*)", re.DOTALL)
+_AMONG = re.compile(r"PATH in (\[.*\])", re.DOTALL)
+_WORD = r'"(?:[^"\\]|\\.)+"'
+# Tests that do not hold for this value.
+_FALSE_FOR = (
+    (re.compile(rf"PATH\.(?:startsWith|endsWith|contains)\({_WORD}\)"), '""'),
+    (re.compile(rf"PATH\.size\(\) > 0|{_WORD} in PATH"), "[]"),
+)
 
 
 def find_default(test: str, path: str, *, holds: bool) -> str | None:
     """A literal for what stands at the path, so that the test holds or not; None if unknown."""
-    escaped = re.escape(path)
-    for pattern, find in _FORMS:
-        # re: bounded - a generated CEL test, run by the author of the policy
-        found = re.fullmatch(pattern.replace("PATH", escaped), test, re.DOTALL)
-        if found is not None:
-            return find(found, holds)
-    return None
+    return _find_default(_mention(path).sub("PATH", test), holds=holds)
 
 
-def _read(text: str) -> tuple[Json, bool]:
+def _find_default(test: str, *, holds: bool) -> str | None:
+    if found := _NEGATED.fullmatch(test):
+        return _find_default(found[1] or found[2], holds=not holds)
+    if test == "PATH.size() == 0":
+        return "[]" if holds else None
+    if found := _COMPARED.fullmatch(test):
+        return _find_compared(found[1], _read(found[2]), holds=holds)
+    if found := _AMONG.fullmatch(test):
+        return _find_among(_read(found[1]), holds=holds)
+    defaults = [default for form, default in _FALSE_FOR if form.fullmatch(test)]
+    return defaults[0] if defaults and not holds else None
+
+
+def _read(text: str) -> Json:
     try:
-        return orjson.loads(text), True
+        return orjson.loads(text)
     except ValueError:
-        return None, False
-
-
-def _compared(found: re.Match[str], holds: bool) -> str | None:  # noqa: FBT001
-    sign, (value, is_literal) = found.group(1), _read(found.group(2))
-    if not is_literal or not isinstance(value, str | int | float):
         return None
-    if sign in _OPPOSITE:
-        same = (sign == "==") is holds
-        return literal(value) if same else _other_than(value)
+
+
+def _find_compared(sign: str, value: Json, *, holds: bool) -> str | None:
+    if not isinstance(value, str | int | float):
+        return None
+    zero: Json = "" if isinstance(value, str) else not value if isinstance(value, bool) else 0
+    if sign in ("==", "!="):
+        if (sign == "==") is holds:
+            return literal(value)
+        return None if value == zero else literal(zero)
     if isinstance(value, str | bool):
         return None
-    zero_holds = {"<": value > 0, "<=": value >= 0, ">": value < 0, ">=": value <= 0}[sign]
-    return "0" if zero_holds is holds else None
+    is_true = {"<": value > 0, "<=": value >= 0, ">": value < 0, ">=": value <= 0}[sign]
+    return "0" if is_true is holds else None
 
 
-def _other_than(value: str | float) -> str | None:
-    if isinstance(value, bool):
-        return literal(not value)
-    zero: str | int = "" if isinstance(value, str) else 0
-    return None if value == zero else literal(zero)
-
-
-def _among(found: re.Match[str], holds: bool) -> str | None:  # noqa: FBT001
-    values, is_literal = _read(found.group(1))
-    if not is_literal or not isinstance(values, list) or not values:
+def _find_among(values: Json, *, holds: bool) -> str | None:
+    if not isinstance(values, list) or not values:
         return None
     if holds:
         return literal(values[0])
-    if not all(isinstance(value, str) for value in values) or "" in values:
-        return None
-    return '""'
-
-
-def _not_among(found: re.Match[str], holds: bool) -> str | None:  # noqa: FBT001
-    return _among(found, not holds)
-
-
-def _always(default: str, *, holds: bool) -> Callable[[re.Match[str], bool], str | None]:
-    return lambda _, wanted: default if wanted is holds else None
-
-
-_QUOTED = r'"(?:[^"\\]|\\.)+"'
-_STARTS = rf"PATH\.(?:startsWith|endsWith|contains)\({_QUOTED}\)"
-# An expression about PATH, and the default for it.
-_FORMS: tuple[tuple[str, Callable[[re.Match[str], bool], str | None]], ...] = (
-    (rf"PATH {_SIGNS} (\S.*)", _compared),
-    (r"PATH in (\[.*\])", _among),
-    (r"!\(PATH in (\[.*\])\)", _not_among),
-    (r"PATH\.size\(\) > 0", _always("[]", holds=False)),
-    (r"PATH\.size\(\) == 0", _always("[]", holds=True)),
-    (_STARTS, _always('""', holds=False)),
-    (f"!{_STARTS}", _always('""', holds=True)),
-    (rf"{_QUOTED} in PATH", _always("[]", holds=False)),
-    (rf"!\({_QUOTED} in PATH\)", _always("[]", holds=True)),
-)
+    is_text = all(isinstance(value, str) for value in values)
+    return '""' if is_text and "" not in values else None

@@ -16,16 +16,15 @@ from lictor.addons.convert.document import (
     write_metadata,
     write_timeout,
 )
-from lictor.addons.convert.plan import ConversionContext, RulePlan, plan_validate
+from lictor.addons.convert.plan import ConversionContext, plan_validate
 from lictor.addons.convert.rule_group import (
     EXPRESSIONS,
-    RuleGroup,
+    RulePlan,
     agree,
     merge_alike,
     merge_groups,
-    name_group,
+    name_document,
 )
-from lictor.addons.convert.selection import ResolvedKind
 from lictor.addons.convert.writing import PolicyVariables
 from lictor.core.errors import CompileError
 from lictor.core.families.admission_policy import VALIDATING_KIND
@@ -47,14 +46,18 @@ def convert_to_admission(
     return tuple(_write_admission_policies(context.policy, groups)), notes
 
 
-def _write_admission_policies(policy: Policy, groups: list[RuleGroup]) -> Iterator[JsonObject]:
+def _write_admission_policies(policy: Policy, groups: list[RulePlan]) -> Iterator[JsonObject]:
     for group in groups:
-        name = name_group(policy, group, groups)
+        name = _name(policy, group, groups)
         yield _write_policy(policy, group, name)
         yield _write_binding(policy, group, name)
 
 
-def _write_policy(policy: Policy, group: RuleGroup, name: str) -> JsonObject:
+def _name(policy: Policy, group: RulePlan, groups: Iterable[RulePlan]) -> str:
+    return name_document(policy, group.rules[0], group.pod, [each.pod for each in groups])
+
+
+def _write_policy(policy: Policy, group: RulePlan, name: str) -> JsonObject:
     metadata = write_metadata(policy, name)
     metadata.pop("namespace", None)
     spec: JsonObject = {
@@ -68,7 +71,7 @@ def _write_policy(policy: Policy, group: RuleGroup, name: str) -> JsonObject:
     return {"apiVersion": _API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def _write_binding(policy: Policy, group: RuleGroup, name: str) -> JsonObject:
+def _write_binding(policy: Policy, group: RulePlan, name: str) -> JsonObject:
     actions = write_actions(policy, group.action)
     if group.action is Action.ENFORCE:
         # The API server takes either Deny or Warn: who is refused needs no warning.
@@ -88,10 +91,7 @@ def _write_binding(policy: Policy, group: RuleGroup, name: str) -> JsonObject:
 
 
 API_VERSION = "policies.kyverno.io/v1"
-# The controllers for which Kyverno makes twins of CEL policies.
-_TWINNED = frozenset((
-    "daemonsets", "deployments", "replicasets", "statefulsets", "jobs", "cronjobs",
-))  # fmt: skip
+_POD_PATHS = frozenset(("pods", "pods/ephemeralcontainers"))
 
 
 def convert_to_validating(
@@ -102,79 +102,25 @@ def convert_to_validating(
     for group in groups:
         if group.params is not None:
             raise CompileError("paramKind: a ValidatingPolicy has no parameters")
-    return tuple(_write_all(context.policy, groups, is_short=context.short)), notes
+    return tuple(_write_all(context.policy, groups)), notes
 
 
-def _write_all(
-    policy: Policy, groups: Sequence[RuleGroup], *, is_short: bool
-) -> Iterator[JsonObject]:
-    folded: set[int] = set()
+def _write_all(policy: Policy, groups: Sequence[RulePlan]) -> Iterator[JsonObject]:
     for group in groups:
-        if id(group) in folded:
-            continue
-        name = name_group(policy, group, groups)
-        if not _is_about_pods(group) or (is_short and "UPDATE" in group.operations):
+        name = _name(policy, group, groups)
+        if {kind.path for kind in group.kinds} != _POD_PATHS or "UPDATE" in group.operations:
             yield _write(policy, group, name)
             continue
-        twins = [each for each in groups if _is_twin(group, each)]
-        folded |= {id(each) for each in twins}
-        yield from _write_with_twins(policy, group, twins, name)
+        # Ephemeral containers are added by updates.
+        pods = tuple(kind for kind in group.kinds if not kind.subresource)
+        document = _write(policy, replace(group, kinds=pods), name)
+        if group.namespace_selector is None:
+            # Kyverno would apply a policy for Pods alone to their controllers, too.
+            document["spec"]["autogen"] = {"podControllers": {"controllers": []}}
+        yield document
 
 
-def _is_about_pods(group: RuleGroup) -> bool:
-    return {kind.path for kind in group.kinds} == {"pods", "pods/ephemeralcontainers"}
-
-
-def _is_twin(group: RuleGroup, other: RuleGroup) -> bool:
-    """Whether Kyverno would make the other's expressions out of the group's."""
-    if not other.pod or group.namespace_selector is not None:
-        return False
-    named = tuple(
-        rule.removeprefix("autogen-cronjob-").removeprefix("autogen-") for rule in other.rules
-    )
-    if [rule[:50] for rule in named] != [rule[:50] for rule in group.rules]:
-        return False
-    same = ("operations", "action", "namespace_selector")
-    if any(getattr(group, field) != getattr(other, field) for field in same):
-        return False
-    return [move(text, other.pod) for text in group.texts] == other.texts
-
-
-def move(text: str, pod: tuple[str, ...]) -> str:
-    """An expression about a Pod, as Kyverno moves it into a template."""
-    template = ".".join(pod)
-    for part in ("spec", "metadata"):
-        for variable in ("object", "oldObject"):
-            text = text.replace(f"{variable}.{part}", f"{variable}.{template}.{part}")
-    return text
-
-
-def _write_with_twins(
-    policy: Policy, group: RuleGroup, twins: list[RuleGroup], name: str
-) -> Iterator[JsonObject]:
-    pods = tuple(kind for kind in group.kinds if not kind.subresource)
-    covered = sorted({kind.resource for twin in twins for kind in twin.kinds} & _TWINNED)
-    main = _write(policy, replace(group, kinds=pods), name)
-    if group.namespace_selector is None:
-        main["spec"]["autogen"] = {"podControllers": {"controllers": covered}}
-    yield main
-    # What Kyverno makes no twins for.
-    ephemeral = tuple(kind for kind in group.kinds if kind.subresource)
-    updates = tuple(op for op in group.operations if op == "UPDATE")
-    if updates:
-        kinds = replace(group, kinds=ephemeral, operations=updates)
-        yield _write(policy, kinds, f"{name}-ephemeralcontainers")
-    for twin in twins:
-        left = tuple(kind for kind in twin.kinds if kind.resource not in _TWINNED)
-        if left:
-            yield _write(policy, replace(twin, kinds=left), f"{name}-{_label(left)}")
-
-
-def _label(kinds: tuple[ResolvedKind, ...]) -> str:
-    return kinds[0].resource if len(kinds) == 1 else "controllers"
-
-
-def _write(policy: Policy, group: RuleGroup, name: str) -> JsonObject:
+def _write(policy: Policy, group: RulePlan, name: str) -> JsonObject:
     spec: JsonObject = {
         "validationActions": write_actions(policy, group.action),
         **write_failure_policy(policy),
@@ -205,13 +151,13 @@ _VARIABLE = re.compile(r"\bvariables\.([A-Za-z_][A-Za-z0-9_]*)")
 _LONGEST_NAME = 63
 
 
-def _group_rules(context: ConversionContext) -> tuple[list[RuleGroup], tuple[str, ...]]:
+def _group_rules(context: ConversionContext) -> tuple[list[RulePlan], tuple[str, ...]]:
     """The validate rules of a policy, with those for pod controllers, in groups."""
     plans, hoisted = _plan_all(context)
-    groups: list[RuleGroup] = []
+    groups: list[RulePlan] = []
     for plan in plans:
         known = [*hoisted[plan.pod].expressions.items(), *plan.variables]
-        made = _group(plan, tuple(_used(plan, known)))
+        made = replace(plan, variables=tuple(_used(plan, known)))
         position = next((i for i, each in enumerate(groups) if agree(each, made)), None)
         if position is None:
             groups.append(made)
@@ -219,7 +165,7 @@ def _group_rules(context: ConversionContext) -> tuple[list[RuleGroup], tuple[str
             groups[position] = merge_alike(groups[position], made)
     if context.short:
         groups = merge_groups(groups)
-    notes = [f"rule {plan.rule}: {note}" for plan in plans for note in plan.notes]
+    notes = [f"rule {plan.rules[0]}: {note}" for plan in plans for note in plan.notes]
     guesses = {kind.kind: kind for plan in plans for kind in plan.kinds if kind.guessed}
     notes += [
         f"the resource name of {kind.kind} is unknown: {kind.resource} is the usual plural"
@@ -293,7 +239,7 @@ def _plan_as_one(
 
 def _own(plan: RulePlan) -> JsonObject:
     """What may differ between the rules of a family."""
-    return {"rule": plan.rule, "kinds": plan.kinds, "pod": plan.pod, "notes": plan.notes}
+    return {"rules": plan.rules, "kinds": plan.kinds, "pod": plan.pod, "notes": plan.notes}
 
 
 def _used(plan: RulePlan, known: list[tuple[str, str]]) -> Iterable[tuple[str, str]]:
@@ -308,19 +254,3 @@ def _used(plan: RulePlan, known: list[tuple[str, str]]) -> Iterable[tuple[str, s
         wanted.add(name)
         pending |= set(_VARIABLE.findall(expressions.get(name, ""))) - wanted
     return [(name, text) for name, text in known if name in wanted]
-
-
-def _group(plan: RulePlan, variables: tuple[tuple[str, str], ...]) -> RuleGroup:
-    return RuleGroup(
-        (plan.rule,),
-        plan.kinds,
-        plan.operations,
-        plan.pod,
-        plan.namespace_selector,
-        plan.conditions,
-        variables,
-        plan.validations,
-        plan.audit_annotations,
-        plan.params,
-        plan.action,
-    )

@@ -42,21 +42,16 @@ def test_one_policy_covers_pods_and_all_that_makes_pods():
     assert "autogen" not in spec
 
 
-def test_kyvernos_own_variants_are_used_where_they_cover_all():
+def test_a_policy_about_created_pods_is_not_applied_to_their_controllers_by_kyverno():
     policy = build_policy(
-        {
-            **LABEL,
-            "match": {"any": [{"resources": {"kinds": ["Pod"], "operations": ["CREATE"]}}]},
-        },
-        annotations={"pod-policies.kyverno.io/autogen-controllers": "Deployment,CronJob"},
+        {**LABEL, "match": {"any": [{"resources": {"kinds": ["Pod"], "operations": ["CREATE"]}}]}},
+        annotations={"pod-policies.kyverno.io/autogen-controllers": "none"},
     )
-    (document,) = convert_alike(policy)[0].documents
+    form, comparison = convert_alike(policy)
+    (document,) = form.documents
     assert document["spec"]["matchConstraints"]["resourceRules"][0]["resources"] == ["pods"]
-    assert document["spec"]["autogen"]["podControllers"]["controllers"] == [
-        "cronjobs",
-        "deployments",
-    ]
-    assert "variables" not in document["spec"]
+    assert document["spec"]["autogen"] == {"podControllers": {"controllers": []}}
+    assert comparison.differences == ()
 
 
 def test_policies_for_the_api_server_come_with_bindings():
