@@ -151,12 +151,10 @@ def check_administration(api: FakeApi, _folder: Path) -> None:
             asyncio.run(use(f"http://{CLOUD}"))
     assert len(api.asked) == 2
     with blocked(UndeliveredError):
-        asyncio.run(RequestSender({}).send(OutgoingRequest("POST", f"http://{CLOUD}/", {}, b"")))
+        asyncio.run(RequestSender({}).send(OutgoingRequest(f"http://{CLOUD}/", {}, b"")))
     proxy = {"http_proxy": f"http://{CLOUD}:3128"}
     with blocked(UndeliveredError):
-        asyncio.run(
-            RequestSender(proxy).send(OutgoingRequest("POST", "http://a.example/", {}, b""))
-        )
+        asyncio.run(RequestSender(proxy).send(OutgoingRequest("http://a.example/", {}, b"")))
     with blocked(BlockedAddressError):
         build_connection(CLOUD, 4318, 1.0).request("POST", "/v1/traces")
 

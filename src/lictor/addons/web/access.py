@@ -329,8 +329,7 @@ class OwnRights:
         self._list_clusters = list_clusters
 
     async def find(self, user: ReviewedUser) -> Viewer:
-        everything = VisibleNamespaces(all_namespaces=True, cluster_wide=True)
-        return Viewer(user.name, dict.fromkeys(self._list_clusters(), everything))
+        return Viewer.of_all(user.name, self._list_clusters())
 
 
 class ReviewedRights:

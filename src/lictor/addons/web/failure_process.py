@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
 
 import msgspec
 
@@ -31,8 +30,6 @@ from lictor.kubernetes.discovery import Discovery
 from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.resource import NAMESPACE
 from lictor.lookups.lookups import ClusterLookups
-
-NamespaceLabels: TypeAlias = Mapping[str, Mapping[str, str]]
 
 _CPU_SECONDS = 15
 _MEMORY = 768 * 1024 * 1024
@@ -116,12 +113,6 @@ def _load(text: str) -> list[PolicyRecord]:
     return records
 
 
-async def _discover(client: Client) -> Discovery:
-    discovery = Discovery(client)
-    await discovery.ensure()
-    return discovery
-
-
 def _list_names(discovery: Discovery) -> ResourceNames:
     """The names of resources, with those of the cluster's own kinds."""
     return builtin_names().with_resources(
@@ -130,26 +121,17 @@ def _list_names(discovery: Discovery) -> ResourceNames:
     )
 
 
-async def _read_labels(
-    client: Client, namespaces: tuple[str, ...] | None
-) -> tuple[NamespaceLabels, list[str]]:
-    """The labels of namespaces as far as the viewer may read them, and what they may not."""
-    found: list[JsonObject] = []
-    problems: list[str] = []
-    try:
-        if namespaces is None:
-            found = await client.list(NAMESPACE)
-        for name in namespaces or ():
-            found += filter(None, [await client.find(NAMESPACE, name)])
-    except ApiError as error:
-        problems.append(f"labels of namespaces, which policies can select by: {error}")
-    labels = {each["metadata"]["name"]: each["metadata"].get("labels") or {} for each in found}
-    return labels, problems
+async def _read_labels(client: Client, namespace: str) -> Mapping[str, str]:
+    """The labels of a namespace; none if the viewer may not read it."""
+    with suppress(ApiError):
+        found = await client.find(NAMESPACE, namespace) if namespace else None
+        return (found or {}).get("metadata", {}).get("labels") or {}
+    return {}
 
 
 async def _find_failure(job: FailureJob) -> Failure | None:
     if job.credentials is None:
-        request = Request.of(job.resource or {}, namespace_labels=job.namespace_labels)
+        request = Request.of(job.resource or {})
         programs = compile_documents(_load(job.text))
         return _pick(evaluate_now(_keep_rule(programs, job.result), request), job.result)
     client = Client(_connect(job.credentials))
@@ -160,13 +142,13 @@ async def _find_failure(job: FailureJob) -> Failure | None:
 
 
 async def _look_again(client: Client, job: FailureJob) -> Failure | None:
-    discovery = await _discover(client)
+    discovery = Discovery(client)
+    await discovery.ensure()
     found = await _read_object(client, discovery, job.result)
     if found is None:
         return None
-    place = job.result.namespace
-    labels, _ = await _read_labels(client, (place,) if place else ())
-    request = Request.of(found, namespace_labels=labels.get(place) or {})
+    labels = await _read_labels(client, job.result.namespace)
+    request = Request.of(found, namespace_labels=labels)
     lookups = ViewerLookups(
         client, asyncio.get_running_loop(), Flags(enable_config_map_caching=False)
     )

@@ -65,7 +65,6 @@ class FailureJob(msgspec.Struct, frozen=True):
     # With whose rights the resource is read; None where it is given.
     credentials: ViewerCredentials | None = None
     resource: JsonObject | None = None
-    namespace_labels: Mapping[str, str] = {}
 
 
 class FailureAnswer(msgspec.Struct, frozen=True):

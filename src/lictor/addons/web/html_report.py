@@ -1,23 +1,23 @@
 """What `apply` found as one HTML file: results and policies become what pages are made of."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from lictor.addons.web.failures import hide_values
 from lictor.addons.web.pages.details import PLACE_PROPERTY
 from lictor.addons.web.pages.standalone import ResultKey, StandaloneReport, render_standalone
-from lictor.addons.web.records import Viewer, VisibleNamespaces
+from lictor.addons.web.policies import list_objects
+from lictor.addons.web.records import Viewer
 from lictor.addons.web.sources.page_data import PageData
 from lictor.cli.inputs.sources import SourceText
-from lictor.core.load.policies import is_list
 from lictor.core.load.yaml import read_documents
 from lictor.core.model.result import Failure, Result, Verdict
-from lictor.core.raw import Json, JsonObject
+from lictor.core.raw import JsonObject
 from lictor.core.report.resource_report import ReportSubject, build_entry
 from lictor.core.report.summary import reported_status
 
 # There is one source, and it needs no name.
 _SOURCE = ""
-_ALL = Viewer("", {_SOURCE: VisibleNamespaces(all_namespaces=True, cluster_wide=True)})
+_ALL = Viewer.of_all("", (_SOURCE,))
 
 
 class HtmlReport:
@@ -34,7 +34,7 @@ class HtmlReport:
         for text in texts:
             for document in read_documents(text.content, text.path):
                 # Loading has reported an invalid document.
-                for body in _open_lists(getattr(document, "body", None)):
+                for body in list_objects(getattr(document, "body", None)):
                     self._state.put_document(_SOURCE, body)
 
     def add(self, report: JsonObject, failures: Verdict | None, where: str) -> None:
@@ -82,13 +82,3 @@ def _identify(report: JsonObject, result: Result) -> ResultKey:
     scope = report["scope"]
     place = scope.get("namespace", ""), scope.get("kind", ""), scope.get("name", "")
     return (result.policy.reported_name, result.rule, *place)
-
-
-def _open_lists(body: Json) -> Iterator[JsonObject]:
-    if not isinstance(body, dict):
-        return
-    if is_list(body):
-        for item in body["items"]:
-            yield from _open_lists(item)
-    elif isinstance(body.get("metadata"), dict):
-        yield body

@@ -13,7 +13,7 @@ from lictor.core.families.family import PolicyKind, Role
 from lictor.core.families.registry import registry
 from lictor.core.lang.yaml.nodes import compose, find_node
 from lictor.core.lang.yaml.plain_json import YamlFault
-from lictor.core.load.policies import has_errors, load_object
+from lictor.core.load.policies import has_errors, is_list, load_object
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.raw import Json, JsonObject
 from lictor.core.report.yaml_text import render_yaml
@@ -58,6 +58,17 @@ def find_kind(document: Json, *roles: Role) -> PolicyKind | None:
     group = str(document.get("apiVersion") or "").rpartition("/")[0]
     found = registry().find(group, str(document.get("kind") or ""))
     return found if found is not None and found.role in roles else None
+
+
+def list_objects(body: Json) -> Iterator[JsonObject]:
+    """The object that a document is, or those in a list."""
+    if not isinstance(body, dict):
+        return
+    if is_list(body):
+        for item in body["items"]:
+            yield from list_objects(item)
+    else:
+        yield body
 
 
 def store_text(kind: PolicyKind, document: JsonObject) -> StoredText:
@@ -105,10 +116,9 @@ class PolicyTexts:
         """The cluster and the name of each, in order."""
         return iter(sorted(self._found))
 
-    def find(self, cluster: str, name: str, namespace: str = "") -> StoredText | None:
+    def find(self, cluster: str, name: str) -> StoredText | None:
         """The policy of this name; of several kinds, the first in the order of families."""
-        key = f"{namespace}/{name}" if namespace and "/" not in name else name
-        found = self._found.get((cluster, key))
+        found = self._found.get((cluster, name))
         if not found:
             return None
         order = [kind.key for kind in registry().kinds]

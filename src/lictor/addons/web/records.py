@@ -1,6 +1,6 @@
 """What the page shows: one result of a report, who looks at it, and what is known around it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -51,6 +51,12 @@ class Viewer(msgspec.Struct, frozen=True):
     namespaces: Mapping[str, "VisibleNamespaces"]
     # Clusters of which it is not known, or not yet, all that they may see: less is shown.
     unsettled: tuple[str, ...] = ()
+
+    @classmethod
+    def of_all(cls, name: str, clusters: Iterable[str]) -> "Viewer":
+        """One who sees everything in these clusters."""
+        everything = VisibleNamespaces(all_namespaces=True, cluster_wide=True)
+        return cls(name, dict.fromkeys(clusters, everything))
 
     def may_see(self, cluster: str, namespace: str) -> bool:
         visible = self.namespaces.get(cluster)

@@ -247,16 +247,16 @@ class ResultIndex:
             for row in self._filter(choice, rows):
                 yield (bucket.key, self._rows.find_position(row)), row
 
-    def find(
-        self, cluster: str, report: str, position: int, viewer: Viewer
-    ) -> ReportedResult | None:
-        """One result by where it stands; None where it is not, or is not for the viewer."""
-        stored = self._reports.get((cluster, report))
-        if stored is None or not 0 <= position < len(stored.rows):
-            return None
-        row = stored.rows[position]
-        home = self._rows.read(row).shape.report_namespace
-        return self._rows.build(row) if viewer.may_see(cluster, home) else None
+    def select_many(
+        self, chosen: ResultFilter, viewer: Viewer, most: int
+    ) -> tuple[list[ReportedResult], int]:
+        """The first results of a filter, a few more than `most`, and the number of all."""
+        rows: list[ReportedResult] = []
+        while True:
+            page = self.select(chosen, viewer, offset=len(rows), limit=_MOST_LIMIT)
+            rows += page.rows
+            if len(page.rows) < _MOST_LIMIT or len(rows) >= most:
+                return rows, page.total
 
     def list_changes(self, viewer: Viewer, *, limit: int = 50) -> Sequence[ResultChange]:
         """The last changes after everything was read for the first time, the newest first."""

@@ -14,16 +14,19 @@ from notification_server import Got, Reply, TargetServer, make_result, run_targe
 from lictor.addons.web.notifications.delivery import MOST_WAITING, TargetQueue
 from lictor.addons.web.notifications.messages import NotificationBatch
 from lictor.addons.web.notifications.secrets import SecretReader
-from lictor.addons.web.notifications.sending import OutgoingRequest, RequestSender
+from lictor.addons.web.notifications.sending import (
+    OutgoingRequest,
+    RequestSender,
+    TargetPace,
+    TargetSender,
+)
 from lictor.addons.web.notifications.settings import (
+    ChatTarget,
     NotificationTarget,
     SecretKeyReference,
     SecretSource,
-    SlackTarget,
-    TeamsTarget,
     WebhookTarget,
 )
-from lictor.addons.web.notifications.targets import TargetPace, TargetSender
 from lictor.core.errors import UndeliveredError
 from lictor.core.raw import Json
 
@@ -91,8 +94,8 @@ def test_chats_are_reached_by_addresses_from_secrets(tmp_path: Path) -> None:
     with run_target() as server:
         (tmp_path / "url").write_text(f"{server.url}/services/T0/B0/key?sig=1\n")
         source = SecretSource(file=str(tmp_path / "url"))
-        send(NotificationTarget("chat", slack=SlackTarget(source)))
-        send(NotificationTarget("chat", teams=TeamsTarget(source)))
+        send(NotificationTarget("chat", slack=ChatTarget(source)))
+        send(NotificationTarget("chat", teams=ChatTarget(source)))
         slack, teams = server.got
     assert slack.target == teams.target == "/services/T0/B0/key?sig=1"
     assert slack.json["blocks"][0]["type"] == "header"
@@ -256,7 +259,7 @@ def test_an_endless_answer_is_not_read() -> None:
 def test_secrets_that_are_of_no_use(tmp_path: Path, content: bytes | None, message: str) -> None:
     if content is not None:
         (tmp_path / "url").write_bytes(content)
-    target = SlackTarget(SecretSource(file=str(tmp_path / "url")))
+    target = ChatTarget(SecretSource(file=str(tmp_path / "url")))
     with pytest.raises(UndeliveredError, match=message) as refused:
         send(NotificationTarget("chat", slack=target))
     assert "key" not in str(refused.value)
@@ -280,7 +283,7 @@ def test_without_a_cluster_there_are_no_secrets() -> None:
 
 
 def test_what_holds_secrets_does_not_show_them() -> None:
-    request = OutgoingRequest("POST", "https://a/key", {"authorization": "key"}, b"")
+    request = OutgoingRequest("https://a/key", {"authorization": "key"}, b"")
     assert "key" not in repr(request)
 
 
@@ -319,7 +322,7 @@ def test_no_secret_is_logged(
 
     async def run() -> None:
         source = SecretSource(file=str(tmp_path / "url"))
-        target = NotificationTarget("chat", slack=SlackTarget(source))
+        target = NotificationTarget("chat", slack=ChatTarget(source))
         async with queue_for(target) as queue:
             queue.offer(1, make_result())
             await server.wait_for(1)

@@ -130,8 +130,6 @@ def test_who_may_read_a_report_is_a_matter_of_where_the_report_is() -> None:
     assert (row.namespace, row.report_namespace) == ("bank", "shop")
     (change,) = index.list_changes(see_namespaces("shop"))
     assert [each.name for each in change.added] == ["till"]
-    assert index.find("here", row.report, 0, see_namespaces("bank")) is None
-    assert index.find("here", row.report, 0, see_namespaces("shop")) == row
 
 
 @pytest.mark.parametrize(
@@ -180,13 +178,10 @@ def test_pages_follow_each_other_without_gap() -> None:
     assert index.select(ALL, see_all(), offset=-3, limit=1).rows == whole[:1]
 
 
-def test_a_result_is_found_by_where_it_stands() -> None:
+def test_many_results_are_read_in_pages() -> None:
     index = make_index()
-    for row in index.select(ALL, see_all()).rows:
-        assert index.find("here", row.report, row.position, see_all()) == row
-    assert index.find("here", "policyreports.wgpolicyk8s.io/shop/web", 2, see_all()) is None
-    assert index.find("here", "policyreports.wgpolicyk8s.io/shop/web", -1, see_all()) is None
-    assert index.find("there", "policyreports.wgpolicyk8s.io/shop/web", 0, see_all()) is None
+    whole = index.select(ALL, see_all()).rows
+    assert index.select_many(ALL, see_all(), 2) == (list(whole), len(whole))
 
 
 def test_changes_are_what_a_report_says_now_and_did_not_say_before() -> None:

@@ -163,11 +163,8 @@ def test_a_policy_of_the_cluster_is_for_all_who_see_something(tmp_path: Path) ->
 def test_a_policy_of_a_namespace_is_for_those_who_see_it(tmp_path: Path) -> None:
     state, path = read_all(tmp_path)
     seeing = see_namespaces("bank", cluster=path)
-    for name, namespace in (("bank/local", ""), ("local", "bank")):
-        assert state.find_policy(path, name, seeing, namespace) is not None
-        assert (
-            state.find_policy(path, name, see_namespaces("shop", cluster=path), namespace) is None
-        )
+    assert state.find_policy(path, "bank/local", seeing) is not None
+    assert state.find_policy(path, "bank/local", see_namespaces("shop", cluster=path)) is None
     assert state.find_policy(path, "local", seeing) is None
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from lictor.addons.web.notifications.messages import NotificationBatch
-from lictor.addons.web.notifications.targets import BatchSender, TargetPace
+from lictor.addons.web.notifications.sending import BatchSender, TargetPace
 from lictor.addons.web.records import ReportedResult
 from lictor.core.errors import UndeliveredError
 from lictor.kubernetes.client import TokenBucket

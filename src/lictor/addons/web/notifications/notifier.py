@@ -20,22 +20,19 @@ from lictor.addons.web.notifications.memory import (
     identify_result,
 )
 from lictor.addons.web.notifications.secrets import SecretReader
-from lictor.addons.web.notifications.sending import RequestSender
+from lictor.addons.web.notifications.sending import RequestSender, TargetSender, choose_pace
 from lictor.addons.web.notifications.settings import (
     NotificationFilter,
     NotificationSettings,
     NotificationTarget,
-    name_kind,
     read_seconds,
 )
-from lictor.addons.web.notifications.targets import TargetSender, choose_pace
 from lictor.addons.web.records import (
     SEVERITIES,
     ReportedResult,
     ResultChange,
     ResultFilter,
     Viewer,
-    VisibleNamespaces,
 )
 from lictor.addons.web.sources.page_data import PageData
 from lictor.core.errors import ConflictError, LictorError
@@ -136,8 +133,7 @@ class Notifier:
     # --- what is there
 
     def _list_results(self) -> Iterable[ReportedResult]:
-        everything = VisibleNamespaces(all_namespaces=True, cluster_wide=True)
-        viewer = Viewer("notifications", dict.fromkeys(self._state.list_clusters(), everything))
+        viewer = Viewer.of_all("notifications", self._state.list_clusters())
         return self._state.results.export(ResultFilter(statuses=self._statuses), viewer)
 
     def _note(self, change: ResultChange) -> None:
@@ -298,7 +294,7 @@ def build_notifier(
 
     def make_queue(target: NotificationTarget, on_change: Callable[[], None]) -> TargetQueue:
         send = TargetSender(target, sender, secrets, settings.page_url)
-        return TargetQueue(target.name, name_kind(target), choose_pace(target), send, on_change)
+        return TargetQueue(target.name, target.kinds[0], choose_pace(target), send, on_change)
 
     return Notifier(state, settings, store, make_queue)
 

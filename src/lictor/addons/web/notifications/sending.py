@@ -1,4 +1,4 @@
-"""One request to a target's address: through proxies, with TLS, and never on to another address."""
+"""Sends batches to targets: through proxies, with TLS, and never on to another address."""
 
 import asyncio
 import os
@@ -7,11 +7,25 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from time import time
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
-from lictor.addons.web.notifications.settings import find_url_fault
+from lictor.addons.web.notifications.messages import (
+    NotificationBatch,
+    build_cloud_event,
+    build_slack,
+    build_teams,
+    encode_json,
+)
+from lictor.addons.web.notifications.secrets import SecretReader
+from lictor.addons.web.notifications.settings import (
+    NotificationTarget,
+    WebhookTarget,
+    find_url_fault,
+    read_seconds,
+)
 from lictor.core.errors import LookupFailedError, UndeliveredError
 from lictor.core.lang.networks import METADATA
 from lictor.core.release import VERSION
@@ -27,6 +41,7 @@ _LONGEST_PAUSE = 600.0
 # What comes to be right without our sending anything else: rights, addresses, limits.
 _LATER = frozenset((401, 403, 404, 407, 408, 409, 410, 421, 423, 425, 429))
 _DENIED = frozenset((401, 403))
+_KNOWN_STATUSES = frozenset(HTTPStatus)
 # Error codes of Slack; other text could repeat what was sent.
 _REASONS = frozenset(
     (
@@ -41,7 +56,6 @@ _REASONS = frozenset(
 class OutgoingRequest(msgspec.Struct, frozen=True):
     """What is sent to a target. It holds secrets."""
 
-    method: str
     url: str
     headers: Mapping[str, str]
     body: bytes
@@ -102,7 +116,7 @@ class RequestSender:
             if proxy.authorization:
                 headers["proxy-authorization"] = proxy.authorization
         context = self._find_context(request.authority) if is_secure else None
-        head = write_head(request.method, target, headers.items())
+        head = write_head("POST", target, headers.items())
         line = await self._dial((host, port), context, proxy)
         try:
             return await line.exchange(head + request.body, _STEP_SECONDS, _MOST_BYTES)
@@ -150,19 +164,13 @@ def check_answer(host: str, response: ClientResponse) -> None:
             f"{host} answered {status}, a redirect, which is not followed: "
             "put the address it leads to into the settings"
         )
+    phrase = HTTPStatus(status).phrase if status in _KNOWN_STATUSES else ""
     raise UndeliveredError(
-        f"{host} answered {status} {_describe(status)}{_find_reason(response.content)}",
+        f"{host} answered {status} {phrase}{_find_reason(response.content)}",
         is_final=400 <= status < 500 and status not in _LATER,
         is_denied=status in _DENIED,
         retry_after=_read_pause(response.headers.get("retry-after", "")),
     )
-
-
-def _describe(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
 
 
 def _find_reason(body: bytes) -> str:
@@ -179,3 +187,93 @@ def _read_pause(text: str) -> float:
     except (ValueError, OverflowError):
         return 0.0
     return min(max(seconds, 0.0), _LONGEST_PAUSE)
+
+
+# --- targets
+
+
+class TargetPace(msgspec.Struct, frozen=True):
+    """How many results one request holds, how many requests there are, how long one waits."""
+
+    batch_size: int
+    per_minute: int
+    wait: float
+
+
+# One chat message stands for many results: it names the worst, and counts the others.
+_CHAT_PACE = TargetPace(500, 20, 5.0)
+_DEFAULT_PACES = {
+    "structured": TargetPace(1, 300, 0.0),
+    "batched": TargetPace(100, 60, 2.0),
+}
+
+
+def choose_pace(target: NotificationTarget) -> TargetPace:
+    """The configured values, or the defaults of the kind."""
+    mode = target.webhook.mode if target.webhook is not None else ""
+    default = _DEFAULT_PACES.get(mode, _CHAT_PACE)
+    return TargetPace(
+        1 if mode == "structured" else target.batch_size or default.batch_size,
+        target.max_per_minute or default.per_minute,
+        read_seconds(target.batch_wait) if target.batch_wait else default.wait,
+    )
+
+
+class BatchSender(Protocol):
+    """Sends a batch to one target; UndeliveredError where it did not arrive."""
+
+    async def __call__(self, batch: NotificationBatch) -> None: ...
+
+
+class TargetSender:
+    """Sends batches to one target. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        target: NotificationTarget,
+        sender: RequestSender,
+        secrets: SecretReader,
+        page_url: str = "",
+    ) -> None:
+        self._target = target
+        self._sender = sender
+        self._secrets = secrets
+        self._page_url = page_url
+
+    async def __call__(self, batch: NotificationBatch) -> None:
+        """Send; UndeliveredError where the batch did not arrive."""
+        target, read = self._target, self._secrets.read
+        if target.webhook is not None:
+            request = await self._build_webhook(target.webhook, batch)
+        elif (chat := target.slack or target.teams) is not None:
+            build = build_slack if target.slack is not None else build_teams
+            body = encode_json(build(batch, self._page_url))
+            request = _post(await read(chat.url_from), body, "application/json")
+        if target.certificate_authority_from is not None:
+            authority = await read(target.certificate_authority_from)
+            request = msgspec.structs.replace(request, authority=authority)
+        try:
+            await self._sender.send(request)
+        except UndeliveredError as error:
+            if error.is_denied:
+                self._secrets.forget()
+            raise
+
+    async def _build_webhook(
+        self, target: WebhookTarget, batch: NotificationBatch
+    ) -> OutgoingRequest:
+        url = await self._secrets.read(target.url_from) if target.url_from else target.url
+        headers = {name.lower(): value for name, value in target.headers.items()}
+        for name, source in target.headers_from.items():
+            headers[name.lower()] = await self._secrets.read(source)
+        events = [build_cloud_event(each, self._page_url) for each in batch.results]
+        is_single = target.mode == "structured"
+        kind = "application/cloudevents" if is_single else "application/cloudevents-batch"
+        body = encode_json(events[0] if is_single else events)
+        return _post(url, body, f"{kind}+json; charset=utf-8", headers)
+
+
+def _post(
+    url: str, body: bytes, content_type: str, headers: Mapping[str, str] | None = None
+) -> OutgoingRequest:
+    return OutgoingRequest(url, {**(headers or {}), "content-type": content_type}, body)

@@ -1,7 +1,7 @@
 """The file of notifications: which targets there are, and what each of them receives."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -13,7 +13,6 @@ from lictor.core.lang.duration import NANOSECONDS, parse_duration
 from lictor.core.load.fields import read_record
 from lictor.core.load.yaml import Document, iter_documents
 from lictor.core.model.finding import FieldPath
-from lictor.core.raw import Json
 
 MOST_TARGETS = 16
 _LARGEST_FILE = 1024 * 1024
@@ -68,19 +67,13 @@ class WebhookTarget(msgspec.Struct, frozen=True, rename="camel"):
     headers_from: dict[str, SecretSource] = {}
 
 
-class SlackTarget(msgspec.Struct, frozen=True, rename="camel"):
-    """An incoming webhook of Slack; its address is the secret."""
+class ChatTarget(msgspec.Struct, frozen=True, rename="camel"):
+    """An incoming webhook of Slack, or a workflow of Teams; its address is the secret."""
 
     url_from: SecretSource
 
 
-class TeamsTarget(msgspec.Struct, frozen=True, rename="camel"):
-    """A workflow of Teams that takes adaptive cards; its address is the secret."""
-
-    url_from: SecretSource
-
-
-Destination: TypeAlias = WebhookTarget | SlackTarget | TeamsTarget
+_KINDS = ("webhook", "slack", "teams")
 _MOST = 10_000
 
 
@@ -90,8 +83,8 @@ class NotificationTarget(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     filter: NotificationFilter = NotificationFilter()
     webhook: WebhookTarget | None = None
-    slack: SlackTarget | None = None
-    teams: TeamsTarget | None = None
+    slack: ChatTarget | None = None
+    teams: ChatTarget | None = None
     # Unset: what suits the kind of target.
     max_per_minute: int | None = None
     batch_size: int | None = None
@@ -100,9 +93,9 @@ class NotificationTarget(msgspec.Struct, frozen=True, rename="camel"):
     certificate_authority_from: SecretSource | None = None
 
     @property
-    def destinations(self) -> list[Destination]:
-        all_kinds = (self.webhook, self.slack, self.teams)
-        return [each for each in all_kinds if each is not None]
+    def kinds(self) -> list[str]:
+        """`webhook`, `slack`, `teams`: a valid target has one of them."""
+        return [kind for kind in _KINDS if getattr(self, kind) is not None]
 
 
 class NotificationSettings(msgspec.Struct, frozen=True, rename="camel"):
@@ -140,7 +133,7 @@ def parse_notifications(data: bytes, source: str) -> NotificationSettings:
         raise LoadError(fault.field_and_text, where=document.where(fault.path))
     assert made is not None  # noqa: S101  (without a fault there is a record)
     for path, message in _check(made):
-        raise LoadError(f"{message}", where=_locate(document, path))
+        raise LoadError(message, where=_locate(document, path))
     return made
 
 
@@ -175,8 +168,6 @@ def _check_target(path: FieldPath, target: NotificationTarget) -> _Faults:
             (*path, "name"),
             "must be 1 to 40 lower-case letters, digits and hyphens, such as team-chat",
         )
-    if len(target.destinations) != 1:
-        yield path, "must have exactly one of webhook, slack and teams"
     for field, number in (
         ("maxPerMinute", target.max_per_minute),
         ("batchSize", target.batch_size),
@@ -191,9 +182,17 @@ def _check_target(path: FieldPath, target: NotificationTarget) -> _Faults:
     if not target.filter.statuses:
         # Empty would mean nothing, and others would read it as everything.
         yield (*path, "filter", "statuses"), "name at least one of fail, error, warn, pass, skip"
-    for destination in target.destinations:
-        kind, check = _CHECKS[type(destination)]
-        yield from check((*path, kind), destination)
+    yield from _check_kinds(path, target)
+
+
+def _check_kinds(path: FieldPath, target: NotificationTarget) -> _Faults:
+    if len(target.kinds) != 1:
+        yield path, "must have exactly one of webhook, slack and teams"
+    if target.webhook is not None:
+        yield from _check_webhook((*path, "webhook"), target.webhook)
+    for kind, chat in (("slack", target.slack), ("teams", target.teams)):
+        if chat is not None:
+            yield from _check_secret((*path, kind, "urlFrom"), chat.url_from)
 
 
 def _check_webhook(path: FieldPath, target: WebhookTarget) -> _Faults:
@@ -218,22 +217,6 @@ def _check_headers(path: FieldPath, target: WebhookTarget) -> _Faults:
             yield (*path, "headers", name), "must be printable ASCII"
     for name, source in target.headers_from.items():
         yield from _check_secret((*path, "headersFrom", name), source)
-
-
-def _check_chat(path: FieldPath, target: SlackTarget | TeamsTarget) -> _Faults:
-    yield from _check_secret((*path, "urlFrom"), target.url_from)
-
-
-_CHECKS: dict[type[Destination], tuple[str, Callable[[FieldPath, Json], _Faults]]] = {
-    WebhookTarget: ("webhook", _check_webhook),
-    SlackTarget: ("slack", _check_chat),
-    TeamsTarget: ("teams", _check_chat),
-}
-
-
-def name_kind(target: NotificationTarget) -> str:
-    """`webhook`, `slack` and so on."""
-    return _CHECKS[type(target.destinations[0])][0]
 
 
 def _check_secret(path: FieldPath, source: SecretSource) -> _Faults:

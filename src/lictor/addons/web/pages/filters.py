@@ -119,6 +119,11 @@ def _build_within(chosen: ResultFilter) -> FilterChoice:
     return FilterChoice(addresses.WITHIN, "Reported within", tuple(words.items()), selected)
 
 
+def describe_filter(chosen: ResultFilter, path: str) -> Mapping[str, object]:
+    """What templates show of the filter of a page."""
+    return {"chosen": chosen, "path": path, "chosen_values": list_chosen(chosen)}
+
+
 def list_chosen(chosen: ResultFilter) -> list[ChosenValue]:
     """Every value of a filter, with the filter that is left without it."""
     return [

@@ -1,10 +1,10 @@
 """The lists: results by filter, policies, namespaces, resources, clusters side by side."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from lictor.addons.web.pages import addresses
-from lictor.addons.web.pages.filters import build_filter_form, list_chosen
+from lictor.addons.web.pages.filters import build_filter_form, describe_filter
 from lictor.addons.web.pages.page import PageContext, Section
 from lictor.addons.web.pages.tables import Pager, read_page_number, sort_groups
 from lictor.addons.web.pages.words import count_wrong
@@ -27,17 +27,13 @@ def render_result_list(context: PageContext, chosen: ResultFilter) -> Section:
     )
     path = addresses.RESULTS
     values = {
-        **_describe_filter(chosen, path),
+        **describe_filter(chosen, path),
         "form": build_filter_form(context, chosen),
         "severities": SEVERITIES,
         "page": page,
         "pager": Pager(page.total, number, _ROWS, path, chosen),
     }
     return Section("Results", "results.html", values)
-
-
-def _describe_filter(chosen: ResultFilter, path: str) -> Mapping[str, object]:
-    return {"chosen": chosen, "path": path, "chosen_values": list_chosen(chosen)}
 
 
 # --- resources and policies
@@ -90,7 +86,7 @@ def _render_groups(
     groups = sort_groups(found, order)
     number = read_page_number(context)
     values = {
-        **_describe_filter(chosen, path),
+        **describe_filter(chosen, path),
         "head": head,
         "kept": [pair for pair in addresses.list_parameters(chosen) if pair[0] != "q"],
         "total": len(groups),
@@ -123,7 +119,7 @@ def render_namespace_list(context: PageContext, chosen: ResultFilter) -> Section
         shown = sorted(shown, key=lambda group: group.key[0])
     more = {"sort": "name" if by_name else "", "find": find}
     values = {
-        **_describe_filter(chosen, path),
+        **describe_filter(chosen, path),
         "find": find,
         "by_name": by_name,
         "total": len(groups),
@@ -164,7 +160,7 @@ def render_cluster_list(context: PageContext, chosen: ResultFilter) -> Section:
     for group in results.count(chosen, viewer, ("policy", "cluster")):
         rows.setdefault(group.key[0], {})[group.key[1]] = count_wrong(group.counts)
     values = {
-        **_describe_filter(chosen, addresses.CLUSTERS),
+        **describe_filter(chosen, addresses.CLUSTERS),
         "counts": counts,
         # Policies with the most failures, errors and warnings first.
         "rows": sorted(rows.items(), key=lambda row: (-sum(row[1].values()), row[0]))[:_ROWS],

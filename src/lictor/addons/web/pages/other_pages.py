@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lictor.addons.web.pages import addresses
 from lictor.addons.web.pages.charts import build_plot
-from lictor.addons.web.pages.filters import list_chosen
+from lictor.addons.web.pages.filters import describe_filter
 from lictor.addons.web.pages.layout import build_plain_page
 from lictor.addons.web.pages.page import PageContext, PageRequest, Section, WebPage
 from lictor.addons.web.pages.tables import sum_groups
@@ -15,7 +15,6 @@ from lictor.addons.web.records import ReportedResult, ResultFilter
 from lictor.addons.web.sign_in import SignInProblem
 
 _MOST_PRINTED = 5000
-_BATCH = 1000
 _MOST_POINTS = 30
 _PRINTED = ("fail", "error")
 
@@ -38,9 +37,7 @@ def render_history(context: PageContext) -> Section:
         for index, point in enumerate(points)
         if index == 0 or dict(point.counts) != dict(points[index - 1].counts)
     ]
-    plot = None
-    if len(points) > 1:
-        plot = build_plot(points, context.request.now)
+    plot = build_plot(points, context.request.now) if len(points) > 1 else None
     values = {"plot": plot, "points": changed[: -_MOST_POINTS - 1 : -1]}
     return Section("History", "history.html", values)
 
@@ -51,26 +48,15 @@ def render_printed(context: PageContext, chosen: ResultFilter) -> Section:
     counted = context.state.results.count(
         replace(wanted, statuses=()), context.viewer, ("severity",)
     )
-    rows, total = _select_printed(context, wanted)
+    rows, total = context.state.results.select_many(wanted, context.viewer, _MOST_PRINTED)
     ordered = sorted(rows, key=lambda row: (*_place_of(row), row.kind, row.name, row.policy))
     values = {
-        "chosen": chosen,
-        "path": addresses.PRINT,
-        "chosen_values": list_chosen(chosen),
+        **describe_filter(chosen, addresses.PRINT),
         "totals": sum_groups(counted),
         "groups": [(place, list(some)) for place, some in groupby(ordered, key=_place_of)],
         "left": total - len(rows),
     }
     return Section("Policy report", "print.html", values, is_bare=True)
-
-
-def _select_printed(context: PageContext, wanted: ResultFilter) -> tuple[list[ReportedResult], int]:
-    rows: list[ReportedResult] = []
-    while True:
-        page = context.state.results.select(wanted, context.viewer, offset=len(rows), limit=_BATCH)
-        rows += page.rows
-        if len(page.rows) < _BATCH or len(rows) >= _MOST_PRINTED:
-            return rows, page.total
 
 
 def _place_of(row: ReportedResult) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lictor.addons.web.pages import addresses
 from lictor.addons.web.pages.charts import build_plot
-from lictor.addons.web.pages.filters import list_chosen
+from lictor.addons.web.pages.filters import describe_filter
 from lictor.addons.web.pages.page import PageContext, Section
 from lictor.addons.web.pages.tables import keep_wrong, sum_groups
 from lictor.addons.web.pages.words import WRONG, describe_distance, format_number
@@ -56,9 +56,7 @@ def render_overview(context: PageContext, chosen: ResultFilter) -> Section:
     now = context.request.now
     recent = replace(chosen, statuses=("fail", "error"), within=chosen.within or _DAY)
     values: Mapping[str, object] = {
-        "chosen": chosen,
-        "path": addresses.OVERVIEW,
-        "chosen_values": list_chosen(chosen),
+        **describe_filter(chosen, addresses.OVERVIEW),
         "board": next((each for each in context.request.boards if each.filter == chosen), None),
         "totals": totals,
         "tiles": _list_tiles(context, chosen, totals, points),

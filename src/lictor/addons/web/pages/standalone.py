@@ -19,7 +19,6 @@ from lictor.core.model.result import Failure
 
 # Each is some kilobytes: a browser opens so many at once.
 _MOST_RESULTS = 2000
-_BATCH = 1000
 ResultKey: TypeAlias = tuple[str, str, str, str, str]
 
 
@@ -47,7 +46,8 @@ def render_standalone(report: StandaloneReport) -> str:
     resources = report.state.results.count(
         ResultFilter(), report.viewer, ("namespace", "kind", "name")
     )
-    rows, total = _select_wrong(report)
+    wrong = ResultFilter(statuses=WRONG)
+    rows, total = report.state.results.select_many(wrong, report.viewer, _MOST_RESULTS)
     policies = _find_policies(report, rows)
     style, script = _read("page.css"), _read("page.js")
     return render_template(
@@ -82,16 +82,6 @@ def _read(name: str) -> str:
 
 def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
-
-
-def _select_wrong(report: StandaloneReport) -> tuple[list[ReportedResult], int]:
-    rows: list[ReportedResult] = []
-    chosen = ResultFilter(statuses=WRONG)
-    while True:
-        page = report.state.results.select(chosen, report.viewer, offset=len(rows), limit=_BATCH)
-        rows += page.rows
-        if len(page.rows) < _BATCH or len(rows) >= _MOST_RESULTS:
-            return rows, page.total
 
 
 def _find_policies(

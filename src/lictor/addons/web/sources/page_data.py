@@ -87,15 +87,13 @@ class PageData:
         total = missing + len(self.results)
         return (f"{missing:,} of {total:,} results are not shown: the limit is exceeded.",)
 
-    def find_policy(
-        self, cluster: str, name: str, viewer: Viewer, namespace: str = ""
-    ) -> ShownPolicy | None:
+    def find_policy(self, cluster: str, name: str, viewer: Viewer) -> ShownPolicy | None:
         """A policy by the name that results have for it.
 
         A policy of a namespace is for those who see that namespace; one of the cluster rules all
         namespaces, and is for every viewer of one of them.
         """
-        found = self._find_text(cluster, name, viewer, namespace)
+        found = self._find_text(cluster, name, viewer)
         return show_policy(*found) if found is not None else None
 
     def find_policy_state(self, cluster: str, name: str, viewer: Viewer) -> StoredText | None:
@@ -116,11 +114,9 @@ class PageData:
         """Where the policies of a cluster's results are looked for, in this order."""
         return (cluster,)
 
-    def _find_text(
-        self, cluster: str, name: str, viewer: Viewer, namespace: str = ""
-    ) -> tuple[str, StoredText] | None:
+    def _find_text(self, cluster: str, name: str, viewer: Viewer) -> tuple[str, StoredText] | None:
         for home in self._list_homes(cluster):
-            found = self._policies.find(home, name, namespace)
+            found = self._policies.find(home, name)
             if found is not None and _may_see_policy(viewer, home, found.namespace):
                 return home, found
         return None

@@ -9,7 +9,7 @@ import msgspec
 import orjson
 
 from lictor.addons.web.failures import FailureFinder
-from lictor.addons.web.policies import write_document
+from lictor.addons.web.policies import list_objects, write_document
 from lictor.addons.web.records import ReportedResult, ResultFilter, Viewer
 from lictor.addons.web.results_reading import is_report, name_report, replace_halves
 from lictor.addons.web.sources.page_data import PageData
@@ -103,21 +103,11 @@ def _list_objects(file: str) -> Iterator[JsonObject]:
     opened = _open_json(text)
     if opened is None:
         for document in iter_documents(text, file):
-            yield from _open_lists(document.body)
+            yield from list_objects(document.body)
         return
     # Its parts keep the text until the last of them was read.
     del text
     yield from opened
-
-
-def _open_lists(body: Json) -> Iterator[JsonObject]:
-    if not isinstance(body, dict):
-        return
-    if is_list(body):
-        for item in body["items"]:
-            yield from _open_lists(item)
-    else:
-        yield body
 
 
 # --- large files
@@ -162,7 +152,7 @@ def _open_json(text: bytes) -> Iterator[JsonObject] | None:
     if outline.items is not None and is_list(
         {"apiVersion": outline.apiVersion, "kind": outline.kind}
     ):
-        return chain.from_iterable(_open_lists(_read(each)) for each in outline.items)
+        return chain.from_iterable(list_objects(_read(each)) for each in outline.items)
     if outline.results is None:
         return None
     report = {name: getattr(outline, name) for name in outline.__struct_fields__}
