@@ -28,6 +28,17 @@ class Field(msgspec.Struct, frozen=True):
             for index, item in enumerate(self.value):
                 yield Field(item, (*self.path, index))
 
+    def walk(self, path: FieldPath) -> Iterator["Field"]:
+        """This field, and each field on the path below it."""
+        part = self
+        yield part
+        for step in path:
+            if isinstance(step, int):
+                part = next((each for each in part.each() if each.path[-1] == step), Field(None))
+            else:
+                part = part[step]
+            yield part
+
     def entries(self) -> Iterator[tuple[str, "Field"]]:
         """The entries of an object that are not null."""
         if isinstance(self.value, dict):

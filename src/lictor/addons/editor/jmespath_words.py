@@ -77,13 +77,8 @@ def _is_there(name: str, location: JmesPathLocation) -> bool:
 
 def _list_entries(location: JmesPathLocation) -> Iterator[Field]:
     """The context entries that the place can see: of what it is within."""
-    part = Field(location.policy)
-    for step in location.path:
+    for part in Field(location.policy).walk(location.path[:-1]):
         yield from part["context"].each()
-        if isinstance(step, int):
-            part = next((each for each in part.each() if each.path[-1] == step), Field(None))
-        else:
-            part = part[step]
 
 
 def _list_fields(asked: str, location: JmesPathLocation) -> Iterator[WordHelp]:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from lictor.addons.editor.outline import Cursor
+from lictor.addons.editor.references import is_policy
 from lictor.addons.editor.schema_words import list_kind_words
 from lictor.addons.editor.word_help import WordHelp, WordKind, list_annotations, list_operators
 from lictor.addons.editor.workspace_files import WorkspaceFiles
 from lictor.cli.inputs.records import FILE_RECORDS
 from lictor.core.families.registry import registry
-from lictor.core.model.finding import FieldPath
 from lictor.lint.field import Field
 
 _SEVERITIES = ("critical", "high", "medium", "low", "info")
@@ -25,7 +25,7 @@ def list_names(cursor: Cursor, files: WorkspaceFiles) -> Iterator[WordHelp]:
         yield from _list_heads(cursor, files)
     elif last == "operator" and before in ("any", "all", "conditions", "preconditions"):
         yield from list_operators()
-    elif not _is_policy(cursor):
+    elif not is_policy(cursor.body):
         return
     elif keys[:2] == ["metadata", "annotations"]:
         yield from _list_annotations(keys[2:])
@@ -55,11 +55,6 @@ def _list_kinds(
         yield from _list_versions(cursor, files)
 
 
-def _is_policy(cursor: Cursor) -> bool:
-    group = cursor.api_version.rpartition("/")[0]
-    return registry().find(group, cursor.kind) is not None
-
-
 def _list_heads(cursor: Cursor, files: WorkspaceFiles) -> Iterator[WordHelp]:
     """What a document may be: policies, files of the command line, objects."""
     listed = [
@@ -80,20 +75,11 @@ def _list_heads(cursor: Cursor, files: WorkspaceFiles) -> Iterator[WordHelp]:
 
 
 def _list_versions(cursor: Cursor, files: WorkspaceFiles) -> Iterator[WordHelp]:
-    kind = _find(cursor, cursor.path[:-1])["kind"].text
+    *_, holder = Field(cursor.body).walk(cursor.path[:-1])
+    kind = holder["kind"].text
     listed = [each for each in list_kind_words(files.schemas()) if each.word == kind or not kind]
     versions = dict.fromkeys(v for each in listed for v in each.detail.split(", "))
     yield from (WordHelp(version, kind, kind=WordKind.VALUE) for version in versions)
-
-
-def _find(cursor: Cursor, path: FieldPath) -> Field:
-    part = Field(cursor.body)
-    for step in path:
-        if isinstance(step, int):
-            part = next((each for each in part.each() if each.path[-1] == step), Field(None))
-        else:
-            part = part[step]
-    return part
 
 
 def _list_resources(field: str, files: WorkspaceFiles) -> Iterator[WordHelp]:

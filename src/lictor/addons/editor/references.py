@@ -131,13 +131,8 @@ def _locate(document: Document, path: FieldPath) -> Definition:
 
 def _read_policy(cursor: Cursor) -> str:
     """The policy whose rule is named: beside it, in an exception or in a result of a test."""
-    part = Field(cursor.body)
     found = ""
-    for step in cursor.path:
-        if isinstance(step, int):
-            part = next((each for each in part.each() if each.path[-1] == step), Field(None))
-        else:
-            part = part[step]
+    for part in Field(cursor.body).walk(cursor.path):
         found = part["policyName"].text or part["policy"].text or found
     return found
 

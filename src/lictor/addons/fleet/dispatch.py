@@ -1,17 +1,13 @@
 """Distributes tasks over workers that may die, and returns the answers in order."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 
+from lictor.addons.fleet.evaluator import FleetAnswer, FleetTask
 from lictor.cli.inputs.parallel import WorkerError
-
-Task = TypeVar("Task")
-Answer = TypeVar("Answer")
-Task_contra = TypeVar("Task_contra", contravariant=True)
-Answer_co = TypeVar("Answer_co", covariant=True)
 
 # How often a task is tried before the run fails.
 ATTEMPTS = 3
@@ -27,32 +23,30 @@ class Died(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Workers(Protocol[Task_contra, Answer_co]):
+class Workers(Protocol):
     """Processes on any machine; each runs its tasks one after the other."""
 
     def start(self) -> int:
         """Start one more worker, and return its number."""
 
-    def send(self, worker: int, task: Task_contra) -> None:
+    def send(self, worker: int, task: FleetTask) -> None:
         """Add a task to the queue of a worker."""
 
-    def wait(self) -> tuple[int, "Answer_co | Died"]:
+    def wait(self) -> tuple[int, FleetAnswer | Died]:
         """Return the next answer to the oldest task of a worker, or that it died."""
 
 
-class Dispatcher(Generic[Task, Answer]):
+class Dispatcher:
     """Runs lists of tasks on the same workers; the tasks of a dead worker go to another one."""
 
     def __init__(
         self,
-        workers: Workers[Task, Answer],
+        workers: Workers,
         size: int,
-        name_task: Callable[[Task], str],
         attempts: int = ATTEMPTS,
     ) -> None:
         self._workers = workers
         self._size = size
-        self._name_task = name_task
         self._attempts = attempts
         # For each live worker: the numbers of its unanswered tasks, the oldest first.
         self._sent: dict[int, deque[int]] = {}
@@ -70,11 +64,11 @@ class Dispatcher(Generic[Task, Answer]):
         """The live workers."""
         return tuple(self._sent)
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Answer]:
+    def run(self, tasks: Sequence[FleetTask]) -> Iterator[FleetAnswer]:
         """Return the answers in the order of the tasks."""
         while len(self._sent) < min(self._size, len(tasks)):
             self._sent[self._workers.start()] = deque()
-        waiting, answers = deque(range(len(tasks))), dict[int, Answer]()
+        waiting, answers = deque(range(len(tasks))), dict[int, FleetAnswer]()
         deaths: Counter[int] = Counter()
         for expected in range(len(tasks)):
             while expected not in answers:
@@ -86,7 +80,7 @@ class Dispatcher(Generic[Task, Answer]):
                     answers[self._sent[worker].popleft()] = answer
             yield answers.pop(expected)
 
-    def _send_more(self, tasks: Sequence[Task], waiting: deque[int], expected: int) -> None:
+    def _send_more(self, tasks: Sequence[FleetTask], waiting: deque[int], expected: int) -> None:
         last = expected + _ANSWERS_AHEAD * len(self._sent)
         for depth in range(_TASKS_AT_ONCE):
             for worker, sent in self._sent.items():
@@ -95,7 +89,7 @@ class Dispatcher(Generic[Task, Answer]):
                     self._workers.send(worker, tasks[sent[-1]])
 
     def _replace(
-        self, worker: int, tasks: Sequence[Task], deaths: Counter[int], died: Died
+        self, worker: int, tasks: Sequence[FleetTask], deaths: Counter[int], died: Died
     ) -> deque[int]:
         """Start another worker, and return the tasks of the dead one."""
         lost = self._sent.pop(worker)
@@ -107,7 +101,7 @@ class Dispatcher(Generic[Task, Answer]):
         deaths[suspect] += 1
         if deaths[suspect] >= self._attempts:
             raise WorkerError(
-                f"{self._name_task(tasks[suspect])}: {self._attempts} workers died over it, "
+                f"{tasks[suspect].name}: {self._attempts} workers died over it, "
                 f"the last one because: {died.reason}"
             )
         self._sent[self._workers.start()] = deque()

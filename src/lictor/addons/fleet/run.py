@@ -222,5 +222,5 @@ def begin_fleet(
     from lictor.addons.fleet.ray_workers import open_ray
 
     with open_ray(flags.engine, job, flags.parallel) as workers:
-        runner = Dispatcher(workers, workers.size, lambda task: task.name)
+        runner = Dispatcher(workers, workers.size)
         yield FleetRun(job, files, name_cluster, runner)

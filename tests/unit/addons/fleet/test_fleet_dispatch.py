@@ -7,6 +7,7 @@ import pytest
 
 from lictor.addons.fleet.dispatch import Died, Dispatcher
 from lictor.cli.inputs.parallel import WorkerError
+from lictor.core.raw import Json
 
 
 class FakeWorkers:
@@ -39,9 +40,18 @@ class FakeWorkers:
         return worker, task * 10
 
 
+class NumberedTask(int):
+    """Has a name for messages, as a FleetTask does."""
+
+    @property
+    def name(self):
+        return f"task {int(self)}"
+
+
 def run(workers, tasks, size=3, attempts=3):
-    dispatcher = Dispatcher(workers, size, lambda task: f"task {task}", attempts)
-    return list(dispatcher.run(tasks)), dispatcher
+    dispatcher = Dispatcher(workers, size, attempts)
+    numbered: Json = [NumberedTask(task) for task in tasks]
+    return list(dispatcher.run(numbered)), dispatcher
 
 
 @pytest.mark.parametrize("seed", range(20))

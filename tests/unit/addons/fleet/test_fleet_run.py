@@ -249,7 +249,7 @@ def test_workers_that_die_change_nothing(fleet, capsys, monkeypatch):
     monkeypatch.setattr("lictor.addons.fleet.run._TASK_BYTES", 3000)
     monkeypatch.setattr(
         "lictor.addons.fleet.run.ProcessRunner",
-        lambda job, _: Dispatcher(DyingWorkers(job), 3, lambda task: task.name, attempts=50),
+        lambda job, _: Dispatcher(DyingWorkers(job), 3, attempts=50),
     )
     code, out, err = apply(capsys, "-r", "snapshots", *CLUSTERS)
     assert (code, out) == plain[:2]
