@@ -12,9 +12,7 @@ from lictor.core.lang.pattern.mismatch import (
     PatternFault,
     Seen,
     differ_in_structure,
-    differ_in_value,
     gather,
-    lack_list,
 )
 from lictor.core.lang.pattern.scalar import Predicate
 from lictor.core.raw import Json
@@ -50,8 +48,13 @@ def find_chain(pattern: Json, place: MismatchPath) -> Chain:
     return Chain(tuple(steps), tuple(maps), pattern, place)
 
 
-def compile_chain(chain: Chain, compare: Comparison) -> Comparison:
-    """Walk along the keys, and call `compare` with the value at the end."""
+def compile_chain(
+    chain: Chain, compare: Comparison, predicate: Predicate | None = None
+) -> Comparison:
+    """Walk along the keys, and call `compare` with the value at the end.
+
+    `predicate` is that of a leaf at the end: most values fit, and need no further call.
+    """
     steps = chain.steps
 
     def check(value: Json, seen: Seen) -> PatternFault | None:
@@ -65,57 +68,10 @@ def compile_chain(chain: Chain, compare: Comparison) -> Comparison:
                 return None
             else:
                 found = None
+        if predicate is not None and not isinstance(found, list) and predicate(found):
+            return None
         fault = compare(found, seen)
         return None if fault is None else _lift(fault, steps)
-
-    return check
-
-
-def compile_leaf_chain(chain: Chain, predicate: Predicate) -> Comparison:
-    """The same with a leaf at the end, which is compared without a further call."""
-    steps = chain.steps
-
-    def check(value: Json, _: Seen) -> PatternFault | None:
-        found = value
-        for key, is_optional in steps:
-            if not isinstance(found, dict):
-                return _differ_on_the_way(chain, value)
-            if key in found:
-                found = found[key]
-            elif is_optional:
-                return None
-            else:
-                found = None
-        if all(map(predicate, found)) if isinstance(found, list) else predicate(found):
-            return None
-        return _lift(differ_in_value(chain.end, found), steps)
-
-    return check
-
-
-def compile_list_of_leaf_chains(pattern: Json, chain: Chain, predicate: Predicate) -> Comparison:
-    """The same for every element of a list: containers are the most frequent case."""
-    steps = chain.steps
-
-    def check(value: Json, _: Seen) -> PatternFault | None:
-        if not isinstance(value, list):
-            return lack_list(pattern, value)
-        for index, item in enumerate(value):
-            found = item
-            for key, is_optional in steps:
-                if not isinstance(found, dict):
-                    return _differ_on_the_way(chain, item).below(str(index))
-                if key in found:
-                    found = found[key]
-                elif is_optional:
-                    break
-                else:
-                    found = None
-            else:
-                if all(map(predicate, found)) if isinstance(found, list) else predicate(found):
-                    continue
-                return _lift(differ_in_value(chain.end, found), steps).below(str(index))
-        return None
 
     return check
 

@@ -18,12 +18,7 @@ from lictor.core.lang.pattern.anchor import (
     parse_anchor,
     strip_anchor,
 )
-from lictor.core.lang.pattern.chain import (
-    compile_chain,
-    compile_leaf_chain,
-    compile_list_of_leaf_chains,
-    find_chain,
-)
+from lictor.core.lang.pattern.chain import compile_chain, find_chain
 from lictor.core.lang.pattern.go_values import name_type
 from lictor.core.lang.pattern.mismatch import (
     Comparison,
@@ -64,7 +59,8 @@ def compile_node(pattern: Json, place: MismatchPath = ANYWHERE) -> Comparison:
             return _compile_map(pattern, place)
         if isinstance(chain.end, (dict, list)):
             return compile_chain(chain, compile_node(chain.end, chain.place))
-        return compile_leaf_chain(chain, compile_scalar(chain.end))
+        predicate = compile_scalar(chain.end)
+        return compile_chain(chain, _compile_leaf(predicate, chain.end), predicate)
     if isinstance(pattern, list):
         return _compile_list(pattern)
     return _compile_leaf(compile_scalar(pattern), pattern)
@@ -285,9 +281,6 @@ def _compile_list(pattern: list[Json]) -> Comparison:
         return _compile_empty(pattern)
     if isinstance(pattern[0], dict):
         # Kyverno reads the first element only, and policies rely on it.
-        chain = find_chain(pattern[0], ANYWHERE)
-        if chain.steps and not isinstance(chain.end, (dict, list)):
-            return compile_list_of_leaf_chains(pattern, chain, compile_scalar(chain.end))
         return _compile_list_of_maps(pattern, compile_node(pattern[0]))
     if isinstance(pattern[0], list):
         return _compile_list_of_lists(pattern, [compile_node(item) for item in pattern])
