@@ -25,7 +25,7 @@ from kubewarden_guests import CORPUS, Guests
 from kubewarden_site import Site
 from listed_differences import Listed
 
-from lictor.core.lang.patch.json_patch import compile_json_patch
+from lictor.core.lang.patch.kyverno_patch import compile_json_patch
 
 Row = Mapping[str, Any]
 _STARTS_WITHIN = 60.0

@@ -10,7 +10,7 @@ from lictor.addons.apiserver.kind import ServedKind
 from lictor.addons.apiserver.status_errors import bad_request, unsupported_media
 from lictor.core.errors import CompileError, EvaluationError, RefusedRequestError, TooLargeError
 from lictor.core.facts.merge_keys import PLAIN, MergedList, MergeShape, find_merges
-from lictor.core.lang.patch.strict_json_patch import apply_json_patch
+from lictor.core.lang.patch.json_patch import apply_json_patch
 from lictor.core.raw import Json, JsonObject
 
 _DIRECTIVE = "$patch"

@@ -41,7 +41,7 @@ from lictor.addons.convert.validating import API_VERSION
 from lictor.addons.convert.writing import PolicyVariables
 from lictor.core.errors import CompileError
 from lictor.core.facts.merge_keys import find_shape
-from lictor.core.lang.patch.json_patch import parse_json_patch
+from lictor.core.lang.patch.kyverno_patch import parse_json_patch
 from lictor.core.lang.template import has_variables
 from lictor.core.model.policy import Mutate, Policy, Rule
 from lictor.core.raw import JsonObject

@@ -12,7 +12,7 @@ import msgspec
 import orjson
 
 from lictor.core.errors import LictorError
-from lictor.core.lang.patch.json_patch import compile_json_patch
+from lictor.core.lang.patch.kyverno_patch import compile_json_patch
 from lictor.core.raw import Json, JsonObject
 
 # Differences that are kept to be shown; all are counted.

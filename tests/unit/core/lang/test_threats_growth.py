@@ -4,9 +4,9 @@ import pytest
 
 from lictor.core.errors import TooLargeError
 from lictor.core.lang.jmespath import compile_query
-from lictor.core.lang.patch.json_patch import compile_json_patch
+from lictor.core.lang.patch.json_patch import apply_json_patch
+from lictor.core.lang.patch.kyverno_patch import compile_json_patch
 from lictor.core.lang.patch.pointer import MAX_COPY, check_copy
-from lictor.core.lang.patch.strict_json_patch import apply_json_patch
 
 INTO_ITSELF = [{"op": "copy", "from": "/a", "path": f"/a/{number}"} for number in range(40)]
 

@@ -24,7 +24,7 @@ from lictor.core.errors import (
     RefusedRequestError,
     TooLargeError,
 )
-from lictor.core.lang.patch.strict_json_patch import apply_json_patch
+from lictor.core.lang.patch.json_patch import apply_json_patch
 from lictor.core.model.request import Operation
 from lictor.core.raw import Json, JsonObject
 

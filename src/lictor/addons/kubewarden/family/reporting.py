@@ -16,7 +16,7 @@ from lictor.core.families.explanation import (
     is_expression,
     list_expressions,
 )
-from lictor.core.lang.patch.strict_json_patch import apply_json_patch
+from lictor.core.lang.patch.json_patch import apply_json_patch
 from lictor.core.lang.watch import ClosureAnswer
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.result import Action, CallerAnswer, PolicyRef, Result, RuleType, Status

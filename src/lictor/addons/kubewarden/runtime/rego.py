@@ -26,7 +26,7 @@ from lictor.core.errors import (
     ModuleError,
     TooLargeError,
 )
-from lictor.core.lang.patch.strict_json_patch import apply_json_patch
+from lictor.core.lang.patch.json_patch import apply_json_patch
 from lictor.core.lang.rego import STRICT, BuiltinRun, Function, find_builtins
 from lictor.core.lang.rego.values import RegoValue, sort_key, write_value
 from lictor.core.lang.wasm_module import WasmModule

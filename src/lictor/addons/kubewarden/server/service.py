@@ -38,7 +38,7 @@ _SHARED = (
     "uvloop",
     "wasmtime",
     "lictor.kubernetes.config",
-    "lictor.core.lang.patch.strict_json_patch",
+    "lictor.core.lang.patch.json_patch",
     "lictor.addons.kubewarden.runtime.rego",
 )
 

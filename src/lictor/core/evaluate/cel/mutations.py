@@ -7,7 +7,7 @@ from lictor.core.errors import CompileError, EvaluationError
 from lictor.core.evaluate.cel.expressions import Evaluate, ExpressionCompiler
 from lictor.core.lang.cel.expression import Activation
 from lictor.core.lang.patch.apply_configuration import apply_configuration
-from lictor.core.lang.patch.strict_json_patch import apply_json_patch
+from lictor.core.lang.patch.json_patch import apply_json_patch
 from lictor.core.lang.written_size import check_written
 from lictor.core.model.constraints import Mutation
 from lictor.core.raw import Json, JsonObject

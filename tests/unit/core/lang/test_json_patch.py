@@ -3,7 +3,7 @@
 import pytest
 
 from lictor.core.errors import EvaluationError
-from lictor.core.lang.patch.strict_json_patch import apply_json_patch
+from lictor.core.lang.patch.json_patch import apply_json_patch
 
 DOCUMENT = {"a": {"b": 1, "c/d": 2}, "list": ["x", "y"], "null": None}
 
