@@ -112,7 +112,7 @@ def print_tables() -> str:
     lines = [
         "## Values of Kyverno's chart",
         "",
-        f"Of the {len(fates)} values of Kyverno's chart 1.18, {counts['same']} have the same name"
+        f"Of the {len(fates)} values of Kyverno's chart 1.19, {counts['same']} have the same name"
         f" and meaning, {counts['renamed']} have another name,"
         f" and {counts['not needed']} are not needed."
         " `*` is any controller; a name includes the values below it.",

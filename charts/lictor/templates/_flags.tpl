@@ -16,6 +16,8 @@
 {{- $_ := set .usual "backgroundScanInterval" "1h" }}
 {{- $_ := set .values "caSecretName" .root.Values.admissionController.caSecretName }}
 {{- $_ := set .usual "caSecretName" "" }}
+{{- $_ := set .values "deprecationWarnings" .root.Values.features.deprecationWarnings.enabled }}
+{{- $_ := set .usual "deprecationWarnings" "true" }}
 {{- $_ := set .values "disableMetrics" .controller.metering.disabled }}
 {{- $_ := set .usual "disableMetrics" "false" }}
 {{- $_ := set .values "dumpPatches" .root.Values.features.dumpPatches.enabled }}
@@ -46,6 +48,8 @@
 {{- $_ := set .usual "maxAPICallResponseLength" "10000000" }}
 {{- $_ := set .values "maxAdmissionReports" .root.Values.admissionController.featuresOverride.admissionReports.backPressureThreshold }}
 {{- $_ := set .usual "maxAdmissionReports" "10000" }}
+{{- $_ := set .values "maxGlobalContextEntries" .root.Values.features.globalContext.maxGlobalContextEntries }}
+{{- $_ := set .usual "maxGlobalContextEntries" "0" }}
 {{- $_ := set .values "metricsPort" .controller.metering.port }}
 {{- $_ := set .usual "metricsPort" "8000" }}
 {{- $_ := set .values "mutatingAdmissionPolicyReports" .root.Values.features.mutatingAdmissionPolicyReports.enabled }}

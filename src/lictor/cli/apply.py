@@ -21,6 +21,7 @@ from lictor.cli.apply_plan import (
 )
 from lictor.cli.apply_printer import ApplyPrinter, PrinterFlags, track
 from lictor.cli.apply_run import COLLECT_AFTER, ApplyRun, DocumentResult
+from lictor.cli.deprecations import report_deprecations, warning_options
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
 from lictor.cli.inputs.document_reader import DocumentReader, open_resources
 from lictor.cli.inputs.policies import LoadedPolicies, load_policy_files
@@ -153,7 +154,9 @@ lictor apply policies/ --resource resources/ --output-format html --output repor
 @click.option("--registry", is_flag=True, help="Query image registries.")
 @click.option("--image-layout", default="", help="OCI layout folder to use instead of registries.")
 @click.option("--kubeconfig", default="", help="Path to the kubeconfig file.")
-@click.option("--crd-path", default="", help="Path to definitions of custom resources.")
+@slice_option("--crd-paths", help="Paths to definitions of custom resources.")
+@click.option("--crd-path", default="", help="Deprecated: use --crd-paths.")
+@warning_options
 @click.option("--context", default="", help="Context of the kubeconfig file.")
 @click.option("-n", "--namespace", default="", help="Namespace, with --cluster.")
 @click.option("--cluster-wide-resources", is_flag=True, help="Only cluster-scoped resources.")
@@ -174,6 +177,8 @@ def apply(**flags: Json) -> None:
 def run_apply(flags: ApplyFlags) -> int:
     """Read, evaluate and print; return the exit code."""
     check_flags(flags)
+    if flags.crd_path:
+        click.echo("Flag --crd-path has been deprecated, use --crd-paths instead", err=True)
     printer = _open_printer(flags)
     with _open_run(flags, printer) as run:
         gc.set_threshold(COLLECT_AFTER)
@@ -301,6 +306,8 @@ def _load_policies(
     policies = load_policy_files(texts)
     for warning in policies.warnings:
         click.echo(f"warning: {warning}", err=True)
+    if flags.deprecation_warnings or flags.warnings_as_errors:
+        report_deprecations(policies.deprecations, "", as_errors=flags.warnings_as_errors)
     print_notes(policies.notes)
     if not (len(policies) or policies.unusable or policies.deletions):
         if flags.policies:

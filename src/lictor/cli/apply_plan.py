@@ -91,6 +91,9 @@ class ApplyFlags(msgspec.Struct, frozen=True):
     image_layout: str = ""
     kubeconfig: str = ""
     crd_path: str = ""
+    crd_paths: tuple[str, ...] = ()
+    deprecation_warnings: bool = False
+    warnings_as_errors: bool = False
     parallel: int = 0
     engine: str = "local"
     cluster_from: str = ""
@@ -109,6 +112,11 @@ class ApplyFlags(msgspec.Struct, frozen=True):
     @property
     def resource_paths(self) -> tuple[str, ...]:
         return self.resource + self.resources
+
+    @property
+    def definition_paths(self) -> tuple[str, ...]:
+        """The files with definitions of custom resources."""
+        return tuple(path for path in (self.crd_path, *self.crd_paths) if path.strip())
 
     @property
     def chosen_output(self) -> ApplyOutput:
@@ -179,10 +187,10 @@ def check_flags(flags: ApplyFlags) -> None:
         and flags.set,
         "require policy": not (flags.policies or flags.cluster),
         "a stdin pipe can be used for either policies or resources, not both": STDIN
-        in flags.policies[:1]
-        and STDIN in flags.resource_paths[:1],
-        "crdpath and kubeconfig flags are mutually exclusive, please use only one of them": (
-            flags.crd_path.strip() and flags.kubeconfig.strip()
+        in flags.policies
+        and STDIN in flags.resource_paths,
+        "crd-paths and kubeconfig flags are mutually exclusive, please use only one of them": (
+            flags.definition_paths and flags.kubeconfig.strip()
         ),
         "both resource and json files can not be used together, use one or the other": (
             flags.resource_paths and flags.json
@@ -240,7 +248,7 @@ def _collect_objects(
     targets = (*load_resource_files(target_paths), *params)
     definitions = (
         *policies.crds,
-        *load_definitions([flags.crd_path] if flags.crd_path.strip() else ()),
+        *load_definitions(flags.definition_paths),
         *read_definitions(inputs.select(b"CustomResourceDefinition")),
     )
     given = GivenObjects(

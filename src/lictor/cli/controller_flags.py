@@ -145,6 +145,8 @@ WORDS = {
     "enable_reporting": "Kinds of rules that are reported, with commas.",
     "allowed_results": "Results that are reported, with commas.",
     "openreports_enabled": "Write reports of the group openreports.io.",
+    "deprecation_warnings": "Warn about classic kinds, which Kyverno deprecates.",
+    "max_global_context_entries": "GlobalContextEntries that are kept; 0 means no limit.",
     "allow_http_in_namespaced_policies": "Let namespaced policies make HTTP calls.",
     "allow_post_resources": (
         "Resources that policies may create by POST while a request is admitted, with commas."

@@ -21,12 +21,21 @@ lictor crds --format json"""
 @click.command(cls=FlagCommand, examples=_EXAMPLES)
 @slice_option("--group", help="Only the kinds of these API groups.")
 @click.option("--openreports", is_flag=True, help="Also the kinds of openreports.io.")
+@click.option(
+    "--deprecation-warnings",
+    is_flag=True,
+    default=True,
+    help="Let API servers warn about kinds that Kyverno deprecates.",
+)
 @format_option("yaml", "json")
-def crds(*, group: tuple[str, ...], openreports: bool, form: str) -> None:
+def crds(
+    *, group: tuple[str, ...], openreports: bool, deprecation_warnings: bool, form: str
+) -> None:
     """Print the CustomResourceDefinitions of all kinds of policies and reports."""
     from lictor.install.crds import build_crds
 
-    click.echo(render_manifests(build_crds(group, open_reports=openreports), form), nl=False)
+    made = build_crds(group, open_reports=openreports, warns=deprecation_warnings)
+    click.echo(render_manifests(made, form), nl=False)
 
 
 def render_manifests(manifests: Iterable[JsonObject], form: str) -> str:

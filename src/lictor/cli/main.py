@@ -14,6 +14,7 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 OWN_COMMANDS = frozenset(
     (
         "cleanup",
+        "compare",
         "control",
         "convert",
         "crds",

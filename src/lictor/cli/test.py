@@ -11,6 +11,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from lictor.cli.deprecations import report_deprecations, warning_options
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes
 from lictor.cli.inputs.lookups import choose_registries
 from lictor.cli.inputs.records import TestResult
@@ -85,6 +86,8 @@ class TestFlags(msgspec.Struct, frozen=True):
     fail_under: int = 0
     watch: bool = False
     kubeconfig: str = ""
+    deprecation_warnings: bool = False
+    warnings_as_errors: bool = False
 
 
 @click.command(
@@ -130,6 +133,7 @@ class TestFlags(msgspec.Struct, frozen=True):
 @click.option(
     "--kubeconfig", default="", help="Look up what policies read in the cluster of this kubeconfig."
 )
+@warning_options
 @click.option("--watch", is_flag=True, help="Run them again whenever a file changes, until Ctrl-C.")
 def test(arguments: tuple[str, ...], **flags: Json) -> None:
     """Run the tests in folders or git repositories.
@@ -258,6 +262,9 @@ class _Run(msgspec.Struct):
     def _judge(self, case: TestCase, rows: Sequence[TestResult]) -> list[TestOutcome]:
         run = CaseRun(case, self.say, print_notes, self.registries)
         inputs = run.load()
+        if self.flags.deprecation_warnings or self.flags.warnings_as_errors:
+            found = inputs.policies.deprecations
+            report_deprecations(found, "  ", as_errors=self.flags.warnings_as_errors)
         if self.cluster is not None:
             from lictor.cli.live_cluster import LiveLookups
 

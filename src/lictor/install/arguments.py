@@ -21,6 +21,7 @@ FLAG_VALUES: Final[Mapping[str, str]] = {
     "backgroundScan": "features.backgroundScan.enabled",
     "backgroundScanInterval": "features.backgroundScan.backgroundScanInterval",
     "caSecretName": "admissionController.caSecretName",
+    "deprecationWarnings": "features.deprecationWarnings.enabled",
     "disableMetrics": "C.metering.disabled",
     "dumpPatches": "features.dumpPatches.enabled",
     "dumpPayload": "features.dumpPayload.enabled",
@@ -38,6 +39,7 @@ FLAG_VALUES: Final[Mapping[str, str]] = {
     "maxAdmissionReports": (
         "admissionController.featuresOverride.admissionReports.backPressureThreshold"
     ),
+    "maxGlobalContextEntries": "features.globalContext.maxGlobalContextEntries",
     "metricsPort": "C.metering.port",
     "mutatingAdmissionPolicyReports": "features.mutatingAdmissionPolicyReports.enabled",
     "omitEvents": "features.omitEvents.eventTypes",

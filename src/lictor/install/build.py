@@ -139,7 +139,7 @@ def build_kinds(values: JsonObject) -> list[JsonObject]:
     if not crds["install"]:
         return []
     wanted = [
-        build_crd(kind)
+        build_crd(kind, warns=find_value(values, "features.deprecationWarnings.enabled"))
         for kind in list_crd_kinds()
         if find_value(values, name_kind(kind.group, kind.plural))
         and (kind.group != OPEN_REPORTS or wants_open_reports(values))

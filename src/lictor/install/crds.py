@@ -1,6 +1,6 @@
 """Kinds -> CustomResourceDefinitions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -42,6 +42,8 @@ class CrdKind(msgspec.Struct, frozen=True):
     description: str
     plural: str
     category: str = "kyverno"
+    # Version -> why it should not be used; clients of the API server get it as a warning.
+    warnings: Mapping[str, str] = {}
 
 
 # --- what kubectl shows: name, type, path, and a + where only `-o wide` shows it
@@ -137,18 +139,25 @@ def _read_kind(group: str, line: str) -> CrdKind:
     name, short, scope, versions, shapes, columns, words = (w.strip() for w in line.split(" | "))
     spec, _, status = shapes.partition(" ")
     whole = spec.startswith("=")
+    known = tuple(_read_version(word) for word in versions.split())
+    text = "{0}/{1} {2} is deprecated; use {0}/{3} {2}"
     return CrdKind(
         group=group,
         name=name,
         short=short.strip("-"),
         namespaced=scope == "Namespaced",
-        versions=tuple(_read_version(word) for word in versions.split()),
+        versions=known,
         spec="" if whole else spec,
         status=status,
         whole=spec[1:] if whole else "",
         columns=_COLUMNS[columns],
         description=words,
         plural=f"{name.lower()[:-1]}ies" if name.endswith("y") else f"{name.lower()}s",
+        warnings={
+            each.name: text.format(group, each.name, name, known[0].name)
+            for each in known
+            if each.deprecated
+        },
     )
 
 
@@ -186,11 +195,21 @@ def _describe_kind(kind: PolicyKind, crd: CrdShape) -> CrdKind:
         description=crd.description,
         plural=kind.plural,
         category=crd.category,
+        warnings={
+            version: kind.describe_deprecation(version)
+            for version in kind.versions
+            if kind.successors
+        },
     )
 
 
-def build_crds(groups: Iterable[str] = (), *, open_reports: bool = False) -> list[JsonObject]:
-    """The definitions of all kinds, or of those of some groups."""
+def build_crds(
+    groups: Iterable[str] = (), *, open_reports: bool = False, warns: bool = True
+) -> list[JsonObject]:
+    """The definitions of all kinds, or of those of some groups.
+
+    `warns`: the API server warns clients that use kinds and versions which Kyverno deprecates.
+    """
     wanted, known = set(groups), tuple(dict.fromkeys(kind.group for kind in list_crd_kinds()))
     for group in wanted:
         if group not in known:
@@ -199,11 +218,13 @@ def build_crds(groups: Iterable[str] = (), *, open_reports: bool = False) -> lis
         wanted = set(known) if open_reports else set(known) - {OPEN_REPORTS}
     elif open_reports:
         wanted.add(OPEN_REPORTS)
-    return [build_crd(kind) for kind in list_crd_kinds() if kind.group in wanted]
+    return [build_crd(kind, warns=warns) for kind in list_crd_kinds() if kind.group in wanted]
 
 
-def build_crd(kind: CrdKind) -> JsonObject:
+def build_crd(kind: CrdKind, *, warns: bool = True) -> JsonObject:
     """The definition of one kind."""
+    if not warns:
+        kind = msgspec.structs.replace(kind, warnings={})
     names: JsonObject = {
         "kind": kind.name,
         "listKind": f"{kind.name}List",
@@ -235,8 +256,11 @@ def _build_version(kind: CrdKind, version: CrdVersion) -> JsonObject:
         "storage": version.storage,
         "schema": {"openAPIV3Schema": _build_schema(kind, version.name)},
     }
-    if version.deprecated:
+    warning = kind.warnings.get(version.name)
+    if version.deprecated or warning:
         written["deprecated"] = True
+    if warning:
+        written["deprecationWarning"] = warning
     columns = [_read_column(line) for line in kind.columns.splitlines() if line]
     if columns:
         written["additionalPrinterColumns"] = columns

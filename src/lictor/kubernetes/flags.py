@@ -39,6 +39,9 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     enable_reporting: str = "validate,mutate,mutateExisting,generate,imageVerify"
     allowed_results: str = "pass,fail,error,warn,skip"
     openreports_enabled: bool = False
+    # Kyverno has no such flag: it always warns about classic kinds.
+    deprecation_warnings: bool = True
+    max_global_context_entries: int = 0
     allow_http_in_namespaced_policies: bool = msgspec.field(
         default=False, name="allowHTTPInNamespacedPolicies"
     )
@@ -145,6 +148,7 @@ WITHOUT_EFFECT = {
     "it is always on": {
         "autogenV2": True,
         "crdWatcher": True,
+        "excludeBootstrapResources": True,
         "enableDeferredLoading": True,
         "enableGlobalContext": True,
         "reportsCRDsSanityChecks": True,
@@ -154,8 +158,12 @@ WITHOUT_EFFECT = {
         "cleanupServerHost": False,
         "cleanupServerPort": False,
     },
+    "--tlsSecretName and --caSecretName name certificates of others, which are never renewed": {
+        "disableCertManagerController": True,
+    },
     "log lines go to standard error, without colour, times in UTC (--v, --loggingFormat)": {
         "disableLogColor": True,
+        "enableCosignLogging": True,
         "loggingtsFormat": False,
         "add_dir_header": True,
         "alsologtostderr": True,

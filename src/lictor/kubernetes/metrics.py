@@ -49,8 +49,9 @@ _RULE_LABELS: Final = (
     "resource_namespace", "resource_request_operation", "dry_run", "rule_execution_cause",
 )  # fmt: skip
 _CEL_LABELS: Final = (
-    "policy_validation_mode", "policy_background_mode", "policy_name", "resource_kind",
-    "resource_namespace", "resource_request_operation", "execution_cause", "result",
+    "policy_validation_mode", "policy_background_mode", "policy_name", "policy_namespace",
+    "resource_kind", "resource_namespace", "resource_request_operation", "execution_cause",
+    "result",
 )  # fmt: skip
 _POLICY_LABELS: Final = (
     "policy_validation_mode", "policy_type", "policy_background_mode", "policy_namespace",
@@ -69,6 +70,13 @@ HTTP_REQUESTS: Final = "kyverno_http_requests"
 HTTP_SECONDS: Final = "kyverno_http_requests_duration_seconds"
 RULE_SECONDS: Final = "kyverno_policy_execution_duration_seconds"
 RULE_RESULTS: Final = "kyverno_policy_results"
+DEPRECATED_REQUESTS: Final = "kyverno_deprecated_api_requests"
+# Kinds of policies with metrics of their own: the name of the durations -> that of the results.
+KIND_RESULTS: Final = {
+    kind.duration_metric: kind.duration_metric.replace("_execution_duration_seconds", "_results")
+    for kind in registry().kinds
+    if kind.duration_metric
+}
 NOT_EVALUATED: Final = "lictor_admission_not_evaluated"
 QUEUE_LENGTH: Final = "lictor_audit_queue_length"
 QUEUE_DROPPED: Final = "lictor_audit_dropped"
@@ -101,6 +109,16 @@ _ADMISSION: Final = (
         _M(kind.duration_metric, _H, f"The same for {kind.kind}.", _CEL_LABELS)
         for kind in registry().kinds
         if kind.duration_metric and not kind.namespaced
+    ),
+    *(
+        _M(name, _C, "Answers of such policies.", _CEL_LABELS)
+        for name in dict.fromkeys(KIND_RESULTS.values())
+    ),
+    _M(
+        DEPRECATED_REQUESTS,
+        _C,
+        "Requests to store objects of kinds, or with values, that Kyverno deprecates.",
+        ("group", "version", "kind", "field"),
     ),
     _M(
         NOT_EVALUATED,

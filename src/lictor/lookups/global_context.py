@@ -52,7 +52,10 @@ class GlobalContextValue(Protocol):
 class GlobalContext:
     """All entries of the cluster, each with its watch or timer."""
 
-    def __init__(self, client: Client, call_api: CallApi) -> None:
+    def __init__(self, client: Client, call_api: CallApi, most: int = 0) -> None:
+        # How many entries are kept; 0: all of them.
+        self._most = most
+        self._refused: dict[str, JsonObject] = {}
         self._client = client
         self._call_api = call_api
         self._cache = Cache(client, GLOBAL_CONTEXT_ENTRY)
@@ -87,13 +90,25 @@ class GlobalContext:
             return
         name = change.object["metadata"]["name"]
         self._entries.pop(name, None)
+        self._refused.pop(name, None)
         task = self._tasks.pop(name, None)
         if task is not None:
             task.cancel()
-        if change.type is ChangeType.DELETED:
+        if change.type is not ChangeType.DELETED:
+            self._add(name, change.object.get("spec") or {})
+        elif self._refused:
+            # There is room for one more.
+            waiting = next(iter(self._refused))
+            self._add(waiting, self._refused.pop(waiting))
+
+    def _add(self, name: str, spec: JsonObject) -> None:
+        if self._most and len(self._tasks) >= self._most:
+            why = f"there are {self._most} entries already (--maxGlobalContextEntries)"
+            self._refused[name] = spec
+            self._entries[name] = _BrokenEntry(f"global context entry {name}: {why}")
+            self._report_failure(name, why)
             return
-        entry = self._build(name, change.object.get("spec") or {})
-        self._entries[name] = entry
+        entry = self._entries[name] = self._build(name, spec)
         self._tasks[name] = asyncio.get_running_loop().create_task(entry.run())
 
     def _build(self, name: str, spec: JsonObject) -> GlobalContextValue:

@@ -171,7 +171,8 @@ class ClusterLookups:
             most_bytes=flags.max_api_call_response_length,
             seconds=self._seconds,
         )
-        self.global_context = GlobalContext(client, self._call)
+        most = flags.max_global_context_entries
+        self.global_context = GlobalContext(client, self._call, most)
         self._registries = registries or RemoteRegistries(
             read_registry_settings(flags),
             build_sources(flags, namespace, self.get_path),

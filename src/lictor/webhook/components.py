@@ -69,14 +69,14 @@ def build_components(
         evaluator,
         backend.sinks,
         counters,
-        capacity=flags.max_audit_capacity,
-        workers=flags.max_audit_workers,
+        capacity=max(1, flags.max_audit_capacity),
+        workers=max(1, flags.max_audit_workers),
         slow=slow,
     )
     post_admission.policy_sets = policy_sets
     services = AdmissionServices(policy_sets, evaluator, post_admission, counters, slow)
     admission = AdmissionHandler(state, services, flags, options.names)
-    internal_webhooks = InternalWebhooks(backend.reviewer, options.names)
+    internal_webhooks = InternalWebhooks(backend.reviewer, options.names, counters)
     return Components(
         admission, internal_webhooks, post_admission, evaluator, policy_sets, state, backend
     )

@@ -192,6 +192,7 @@ def _label_policy(policy: StoredPolicy, asked: RequestLabels, answer: Result) ->
         str(evaluation.get("mode") or "Kubernetes"),
         str(policy.background).lower(),
         policy.name,
+        policy.namespace,
         asked.kind,
         asked.namespace,
         asked.operation,

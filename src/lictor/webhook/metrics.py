@@ -7,6 +7,7 @@ from lictor.core.model.program import Program
 from lictor.kubernetes.metrics import (
     HTTP_REQUESTS,
     HTTP_SECONDS,
+    KIND_RESULTS,
     METRICS,
     REQUESTS,
     REVIEW_SECONDS,
@@ -23,6 +24,7 @@ TIMED_ONCE = {
     REVIEW_SECONDS: REQUESTS,
     HTTP_SECONDS: HTTP_REQUESTS,
     RULE_SECONDS: RULE_RESULTS,
+    **KIND_RESULTS,
 }
 
 

@@ -6,11 +6,12 @@ from lictor.core.facts.resource_names import ResourceNames, builtin_names
 from lictor.core.families.family import PolicyKind
 from lictor.core.families.registry import registry
 from lictor.core.load.fields import check_fields
-from lictor.core.model.finding import Finding
+from lictor.core.model.finding import Finding, write_path
 from lictor.core.raw import Json, JsonObject
 from lictor.lint.catalog import as_lint_finding, flag
 from lictor.lint.context import lint_global_context
 from lictor.lint.documents_by_kind import LintContext, lint_document
+from lictor.lint.field import Field
 from lictor.webhook.kind_admission import review_kinds, review_targets
 from lictor.webhook.review_result import ACCEPTED, ReviewResult, build_review_result
 
@@ -22,6 +23,7 @@ _STALE = (
     "no synchronization will be performed to the old target resource upon policy updates: "
     "changes in the generate rule pattern could result in stale targets"
 )
+_LOWER_CASE = "Validation failure actions enforce/audit are deprecated, use Enforce/Audit instead."
 _IMMUTABLE = (
     "spec.rules: changes of immutable fields of a rule spec in a generate rule is disallowed: "
     'rule "{}" must stay as it is but for generate'
@@ -119,6 +121,38 @@ def _is_filled_in(fault: Finding, document: JsonObject) -> bool:
     return bool(document["spec"]["validationFailureAction"] == "Audit")
 
 
+def warn_deprecation(document: JsonObject) -> ReviewResult:
+    """Kyverno's warnings about a kind, and about actions in lower case."""
+    found = tuple(list_deprecations(document))
+    return ReviewResult(warnings=tuple(text for _, text in found)) if found else ACCEPTED
+
+
+def list_deprecations(document: JsonObject) -> Iterator[tuple[str, str]]:
+    """The path of each deprecated value, empty for the kind itself, and Kyverno's warning."""
+    kind = _find_kind(document)
+    text = kind.describe_deprecation(_read_version(document)) if kind is not None else ""
+    if text:
+        yield "", text
+        for field in _list_actions(Field(document)["spec"]):
+            path = write_path(field.path)
+            yield path, f"{path}: {_LOWER_CASE}"
+
+
+def _list_actions(spec: Field) -> Iterator[Field]:
+    """The failure actions in lower case."""
+    named = [spec["validationFailureAction"]]
+    named += [each["action"] for each in spec["validationFailureActionOverrides"].each()]
+    for rule in spec["rules"].each():
+        validate = rule["validate"]
+        named.append(validate["failureAction"])
+        named += [each["action"] for each in validate["failureActionOverrides"].each()]
+    return (field for field in named if field.text in ("enforce", "audit"))
+
+
+def _read_version(document: JsonObject) -> str:
+    return str(document.get("apiVersion")).rpartition("/")[2]
+
+
 def _find_kind(document: JsonObject) -> PolicyKind | None:
     group, _, _ = str(document.get("apiVersion") or "").rpartition("/")
     return registry().find(group, str(document.get("kind") or ""))
@@ -136,8 +170,7 @@ def _check_form(document: JsonObject) -> Iterator[Finding]:
             message = f'no policy has the kind "{document.get("kind")}"'
             yield flag("unknown-kind", ("kind",), message)
         return
-    version = str(document.get("apiVersion")).rpartition("/")[2]
-    absent = kind.family.find_absent_fields(kind, version)
+    absent = kind.family.find_absent_fields(kind, _read_version(document))
     for fault in check_fields(document, kind.family.get_record(kind), absent=absent):
         yield as_lint_finding(fault)
 
@@ -181,7 +214,6 @@ def _uses_library(document: JsonObject, name: str) -> bool:
     """Whether an expression of the policy calls a library by its name."""
     from lictor.core.lang.cel.lexer import read_tokens
     from lictor.lint.cel_policies import list_cel_texts
-    from lictor.lint.field import Field
 
     for text in list_cel_texts(Field(document)["spec"]):
         tokens = read_tokens(text) if name in text else []

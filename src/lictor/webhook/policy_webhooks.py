@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
@@ -19,6 +20,7 @@ from lictor.core.model.request import Operation
 from lictor.core.raw import JsonObject
 from lictor.core.report.admission_response import ALLOWED, AdmissionAnswer
 from lictor.kubernetes.flags import Flags
+from lictor.kubernetes.metrics import DEPRECATED_REQUESTS
 from lictor.kubernetes.names import Names
 from lictor.kubernetes.rbac import AccessCheck
 from lictor.policies.trial_jobs import compile_alone
@@ -29,13 +31,20 @@ from lictor.policies.trials import (
     find_namespace,
     format_failure,
 )
+from lictor.webhook.counters import Counters
 from lictor.webhook.permission_admission import ControllerAccounts, review_permissions
-from lictor.webhook.policy_admission import is_untouched, review_policy
+from lictor.webhook.policy_admission import (
+    is_untouched,
+    list_deprecations,
+    review_policy,
+    warn_deprecation,
+)
 from lictor.webhook.review_result import ACCEPTED, ReviewResult
 from lictor.webhook.webhook_routes import InternalWebhook
 
 log = logging.getLogger(__name__)
 
+_INDEX = re.compile(r"\[\d+\]")
 _STAMP = "kyverno.io/last-request-time"
 # Needed by requests: found once.
 _CLEANUP_KINDS = frozenset(
@@ -46,8 +55,11 @@ _CLEANUP_KINDS = frozenset(
 class InternalWebhooks:
     """Answers requests on the paths of `InternalWebhook`."""
 
-    def __init__(self, reviewer: "PolicyReviewer", names: Names) -> None:
+    def __init__(
+        self, reviewer: "PolicyReviewer", names: Names, counters: Counters | None = None
+    ) -> None:
         self._reviewer = reviewer
+        self._counters = counters or Counters()
         self._names = names
 
     async def answer(self, webhook: InternalWebhook, review: Review) -> AdmissionAnswer:
@@ -81,6 +93,9 @@ class InternalWebhooks:
         if request.operation is Operation.DELETE or request.subresource:
             return ALLOWED
         result = await self._reviewer.review(path, request.object, request.old_object)
+        for field, _ in list_deprecations(request.object or {}):
+            kind, name = request.kind, _INDEX.sub("[]", field)
+            self._counters.count(DEPRECATED_REQUESTS, (kind.group, kind.version, kind.kind, name))
         return AdmissionAnswer(result.allowed, result.message, result.warnings)
 
     def _stamp(self, review: Review) -> AdmissionAnswer:
@@ -226,8 +241,12 @@ class PolicyReviewer:
         if path == TTL_PATH:
             return review_ttl(document).shorten()
         if path in EXCEPTION_PATHS:
-            return (await asyncio.to_thread(review_exception, document, old, self._flags)).shorten()
-        return (await self._review_policy(document, old)).shorten()
+            result = await asyncio.to_thread(review_exception, document, old, self._flags)
+        else:
+            result = await self._review_policy(document, old)
+        if self._flags.deprecation_warnings:
+            result += warn_deprecation(document)
+        return result.shorten()
 
     async def _review_text(
         self, document: JsonObject, old: JsonObject | None, names: ResourceNames

@@ -246,6 +246,7 @@ def test_policies_on_services_leave_resources_alone(capsys):
     [
         (["zoo.yaml"], ["--crd-path", "crd.yaml"], 1),
         (["zoo.yaml"], ["--crd-path", "."], 1),
+        (["zoo.yaml"], ["--crd-paths", "crd.yaml,crd.yaml"], 1),
         (["zoo.yaml"], ["-r", "crd.yaml"], 1),
         (["zoo.yaml", "crd.yaml"], [], 1),
         (["zoo.yaml"], [], 0),
@@ -311,3 +312,21 @@ def test_broken_policies_are_named(capsys, tmp_path):
     code, out, _ = apply(capsys, "wrong.yaml", "-r", "maps.yaml")
     assert code == 1
     assert "did you mean 'object'?" in out
+
+
+def test_deprecated_kinds_are_warned_about_on_request(tmp_path, capsys):
+    policy = tmp_path / "classic.yaml"
+    policy.write_text(
+        "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: p}, spec: {rules: [{"
+        "name: r, match: {any: [{resources: {kinds: [ConfigMap]}}]}, "
+        "validate: {message: m, pattern: {metadata: {name: '*'}}}}]}}"
+    )
+    text = f"Warning: {policy}: kyverno.io/v1 ClusterPolicy is deprecated"
+    _, out, err = apply(capsys, str(policy), "-r", "maps.yaml")
+    assert text not in out + err
+    code, _, err = apply(capsys, str(policy), "-r", "maps.yaml", "--deprecation-warnings")
+    assert code == 0
+    assert text in err
+    code, _, err = apply(capsys, str(policy), "-r", "maps.yaml", "--warnings-as-errors")
+    assert code == 1
+    assert "found 1 deprecation warning(s) and --warnings-as-errors is set" in err

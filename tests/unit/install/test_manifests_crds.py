@@ -13,11 +13,11 @@ from lictor.install.crds import build_crds
 ROOT = Path(__file__).parents[3]
 # kind -> short name, scope, versions: * is stored, ! deprecated, - not served
 KINDS = {
-    "clusterpolicies.kyverno.io": "cpol Cluster v1* v2beta1",
-    "policies.kyverno.io": "pol Namespaced v1* v2beta1",
-    "policyexceptions.kyverno.io": "polex Namespaced v2* v2beta1!",
-    "cleanuppolicies.kyverno.io": "cleanpol Namespaced v2* v2beta1!",
-    "clustercleanuppolicies.kyverno.io": "ccleanpol Cluster v2* v2beta1!",
+    "clusterpolicies.kyverno.io": "cpol Cluster v1*! v2beta1!",
+    "policies.kyverno.io": "pol Namespaced v1*! v2beta1!",
+    "policyexceptions.kyverno.io": "polex Namespaced v2*! v2beta1!",
+    "cleanuppolicies.kyverno.io": "cleanpol Namespaced v2*! v2beta1!",
+    "clustercleanuppolicies.kyverno.io": "ccleanpol Cluster v2*! v2beta1!",
     "globalcontextentries.kyverno.io": "gctxentry Cluster v2 v2beta1* v2alpha1!",
     "updaterequests.kyverno.io": "ur Namespaced v2* v1beta1!-",
     "validatingpolicies.policies.kyverno.io": "vpol Cluster v1 v1beta1* v1alpha1!",
@@ -227,3 +227,26 @@ def test_the_newer_version_takes_only_any_and_all():
     VALIDATORS["kyverno.io/v1", "ClusterPolicy"].validate(yaml.safe_load(older))
     newer = yaml.safe_load(older.replace("kyverno.io/v1", "kyverno.io/v2beta1"))
     assert not VALIDATORS["kyverno.io/v2beta1", "ClusterPolicy"].is_valid(newer)
+
+
+def test_classic_kinds_warn_as_in_kyverno():
+    texts = {
+        f"{name} {version['name']}": version["deprecationWarning"]
+        for name, crd in CRDS.items()
+        for version in crd["spec"]["versions"]
+        if "deprecationWarning" in version
+    }
+    assert len(texts) == 12
+    assert texts["clusterpolicies.kyverno.io v1"] == (
+        "kyverno.io/v1 ClusterPolicy is deprecated and will be removed in a future release; migrate "
+        "to ValidatingPolicy, MutatingPolicy, GeneratingPolicy or ImageValidatingPolicy "
+        "(policies.kyverno.io), see https://kyverno.io/docs/guides/migration-to-cel/"
+    )
+    assert texts["globalcontextentries.kyverno.io v2alpha1"] == (
+        "kyverno.io/v2alpha1 GlobalContextEntry is deprecated; use kyverno.io/v2 GlobalContextEntry"
+    )
+
+
+def test_the_warnings_can_be_switched_off():
+    written = [v for crd in build_crds(warns=False) for v in crd["spec"]["versions"]]
+    assert not any("deprecationWarning" in version for version in written)

@@ -4,13 +4,14 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from lictor.core.facts.resource_names import builtin_names
 from lictor.core.model.finding import Finding
 from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.rbac import Access
 from lictor.webhook.permission_admission import ControllerAccounts, review_permissions
-from lictor.webhook.policy_admission import review_policy
+from lictor.webhook.policy_admission import review_policy, warn_deprecation
 from lictor.webhook.policy_webhooks import PolicyReviewer
 from lictor.webhook.review_result import ReviewResult, describe_finding
 
@@ -467,10 +468,42 @@ PLACES = [
     ("flags", "words"), [case[1:] for case in PLACES], ids=[case[0] for case in PLACES]
 )
 def test_exceptions_that_nobody_heeds(flags, words):
+    flags = replace(flags, deprecation_warnings=False)
     result = review("/exceptionvalidate", excepting(), flags=flags)
     assert result.allowed
     assert words in " ".join(result.warnings)
     assert bool(result.warnings) is bool(words)
+
+
+def test_classic_kinds_and_actions_in_lower_case_are_warned_about():
+    overrides = [{"action": "audit", "namespaces": ["x"]}]
+    rule = {
+        "name": "r",
+        "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+        "validate": {
+            "message": "m",
+            "failureAction": "Enforce",
+            "failureActionOverrides": overrides,
+            "pattern": {"metadata": {"name": "x"}},
+        },
+    }
+    document = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "p"},
+        "spec": {"validationFailureAction": "enforce", "rules": [rule]},
+    }
+    lower = "Validation failure actions enforce/audit are deprecated, use Enforce/Audit instead."
+    expected = [
+        f"spec.validationFailureAction: {lower}",
+        f"spec.rules[0].validate.failureActionOverrides[0].action: {lower}",
+    ]
+    first, *others = warn_deprecation(document).warnings
+    assert first.startswith("kyverno.io/v1 ClusterPolicy is deprecated and will be removed")
+    assert others == expected
+    assert first in review("/policyvalidate", document).warnings
+    silent = review("/policyvalidate", document, flags=Flags(deprecation_warnings=False))
+    assert not {first, *others} & set(silent.warnings)
 
 
 def test_exception_that_is_wrong():

@@ -35,12 +35,26 @@ class VerdictDifference(msgspec.Struct, frozen=True, rename="camel"):
     lictor: str
 
 
-class Comparison(msgspec.Struct, rename="camel"):
-    """How often the two agreed."""
+class Tally(msgspec.Struct, rename="camel"):
+    """How often two programs agreed."""
 
     compared: int = 0
     same: int = 0
     different: int = 0
+
+    def count(self, *, is_same: bool) -> bool:
+        """Count an answer; returns whether it is a difference that is kept to be shown."""
+        self.compared += 1
+        if is_same:
+            self.same += 1
+            return False
+        self.different += 1
+        return self.different <= _MOST_SHOWN
+
+
+class Comparison(Tally, rename="camel"):
+    """How often Kyverno and lictor agreed about requests."""
+
     # Arrived faster than they could be evaluated.
     left_out: int = 0
     # One of the two gave no answer: by which, and why.
@@ -56,16 +70,14 @@ class Comparison(msgspec.Struct, rename="camel"):
         self, path: str, request: JsonObject, kyverno: Json, lictor: Json
     ) -> VerdictDifference | None:
         """Compare two responses to a request; what differs is given back."""
-        self.compared += 1
         theirs, ours = (describe_answer(request, answer) for answer in (kyverno, lictor))
+        is_kept = self.count(is_same=theirs == ours)
         if theirs == ours:
-            self.same += 1
             return None
-        self.different += 1
         found = _describe(
             path, request, _format_response(kyverno, theirs), _format_response(lictor, ours)
         )
-        if len(self.differences) < _MOST_SHOWN:
+        if is_kept:
             self.differences.append(found)
         return found
 

@@ -49,6 +49,8 @@ class LoadedPolicies(msgspec.Struct, frozen=True):
     servers: tuple[PolicyRecord, ...] = ()
     unusable: tuple[UnusablePolicy, ...] = ()
     warnings: tuple[str, ...] = ()
+    # Kinds that Kyverno deprecates: `FILE: text`.
+    deprecations: tuple[str, ...] = ()
     # Documents that were left out; printed with -v.
     notes: tuple[str, ...] = ()
     # Definitions of custom resources: they define the names of kinds in policies.
@@ -101,6 +103,7 @@ def load_policy_files(texts: Iterable[SourceText]) -> LoadedPolicies:
             *_list_unsupported(loaded),
         ),
         warnings=tuple(str(found) for found in loaded.problems if found not in errors),
+        deprecations=tuple(dict.fromkeys(_list_deprecations(loaded))),
         notes=tuple(_list_left_out(loaded)),
         crds=tuple(
             found.record for found in loaded.resources if found.record.get("kind") == _DEFINITION
@@ -200,6 +203,14 @@ def _list_without_rules(loaded: Loaded) -> list[UnusablePolicy]:
         for policy in loaded.policies
         if _lacks_rules(policy.record)
     ]
+
+
+def _list_deprecations(loaded: Loaded) -> Iterator[str]:
+    for found in loaded.documents:
+        _, _, version = str(found.record.api_version).rpartition("/")
+        text = registry().of(found.record).describe_deprecation(version)
+        if text:
+            yield f"{found.source}: {text}"
 
 
 def _list_left_out(loaded: Loaded) -> Iterator[str]:

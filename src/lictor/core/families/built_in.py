@@ -20,6 +20,11 @@ FAMILIES = {
 }
 # Commands of add-ons: module, name there, and the line in the help.
 COMMANDS = {
+    "compare": (
+        "lictor.addons.migrate.compare_command",
+        "compare",
+        "Compare results with those of another program.",
+    ),
     "convert": (
         "lictor.addons.convert.command",
         "convert",

@@ -211,6 +211,18 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     sample: JsonObject | None = None
     # The source of results in reports.
     report_source: str = "kyverno"
+    # The kinds in CEL that Kyverno 1.19 names in its place; empty: the kind is not deprecated.
+    successors: str = ""
+
+    def describe_deprecation(self, version: str) -> str:
+        """Kyverno's warning about the kind; empty if it is not deprecated."""
+        if not self.successors:
+            return ""
+        return (
+            f"{self.group}/{version} {self.kind} is deprecated and will be removed in a future "
+            f"release; migrate to {self.successors} (policies.kyverno.io), see "
+            "https://kyverno.io/docs/guides/migration-to-cel/"
+        )
 
     @property
     def key(self) -> tuple[str, str]:

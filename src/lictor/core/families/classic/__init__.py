@@ -61,6 +61,16 @@ _RULES = (
     "Rules for the {}: what resources must look like, how they are changed, what is made for them, "
     "whose images they may use."
 )
+# As Kyverno 1.19.1 names them; lictor keeps the classic kinds.
+_SUCCESSORS = {
+    "ClusterPolicy": (
+        "ValidatingPolicy, MutatingPolicy, GeneratingPolicy or ImageValidatingPolicy"
+    ),
+    "Policy": "NamespacedValidatingPolicy and the other namespaced policy types",
+    "ClusterCleanupPolicy": "DeletingPolicy",
+    "CleanupPolicy": "NamespacedDeletingPolicy",
+    "PolicyException": "PolicyException",
+}
 _SAMPLE = {
     "apiVersion": "kyverno.io/v1",
     "kind": "ClusterPolicy",
@@ -108,7 +118,7 @@ class ClassicFamily(Family):
 
     def find_absent_fields(self, kind: PolicyKind, version: str) -> AbsentFields:
         from lictor.core.model.matching import Match
-        from lictor.core.model.policy import Rule, Validate, VerifyImages
+        from lictor.core.model.policy import Validate, VerifyImages
 
         if kind.role is not Role.POLICY:
             # Exceptions and cleanups have `any` and `all` only, in every version.
@@ -117,7 +127,6 @@ class ClassicFamily(Family):
             return {}
         return {
             Match: _ONE_FILTER,
-            Rule: frozenset(["reportProperties"]),
             Validate: frozenset(["allowExistingViolations"]),
             VerifyImages: _OLD_IMAGE_FIELDS,
         }
@@ -256,6 +265,7 @@ class ClassicFamily(Family):
             has_native_form=not namespaced,
             path=WebhookPath(mutating=True),
             sample=None if namespaced else _SAMPLE,
+            successors=_SUCCESSORS[kind],
         )
 
     def _declare_exception(self) -> PolicyKind:
@@ -277,6 +287,7 @@ class ClassicFamily(Family):
             role=Role.EXCEPTION,
             is_listed=False,
             review_path=("exception-validating", "/exceptionvalidate"),
+            successors=_SUCCESSORS["PolicyException"],
         )
 
     def _declare_cleanup(self, kind: str, plural: str) -> PolicyKind:
@@ -299,6 +310,7 @@ class ClassicFamily(Family):
             ),
             role=Role.DELETION,
             is_listed=False,
+            successors=_SUCCESSORS[kind],
         )
 
 
