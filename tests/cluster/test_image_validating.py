@@ -40,9 +40,9 @@ class Site:
         self.key = make_key()
         registry = MemoryRegistries()
         image = push_image(registry, f"{name}/app")
-        push_image(registry, f"{name}/other", "two")
+        unsigned = push_image(registry, f"{name}/other", "two")
         push_layers(registry, image, [make_signature(self.key, make_payload(image))])
-        self.digest = image.digest
+        self.digest, self.unsigned_digest = image.digest, unsigned.digest
         _fill(server, registry)
 
     def kubectl(self, *words, stdin="", check=True):
@@ -103,7 +103,8 @@ def site(open_cluster):
         with RegistryServer(host) as server:
             made = Site(plane, server, f"{host}:{server.port}")
             made.installation = install_lictor(plane)
-            made.create_pod("old", made.unsigned)
+            made.create_pod("old-tag", made.signed)
+            made.create_pod("old", f"{made.unsigned}@{made.unsigned_digest}")
             made.create_pod("old-signed", f"{made.signed}@{made.digest}")
             made.apply(made.policy())
             until(made.is_ready, "the policy is ready")
@@ -125,9 +126,9 @@ def test_an_annotation_of_a_user_is_not_believed(site):
     assert "sign it" in site.create_pod("forged", site.unsigned, annotations=forged)
 
 
-def test_an_image_that_is_not_there_is_an_error(site):
+def test_an_image_that_does_not_exist_is_denied(site):
     missing = site.signed.replace("app:", "missing:")
-    assert "failed to evaluate policy" in site.create_pod("missing", missing)
+    assert f"image {missing} does not have a digest" in site.create_pod("missing", missing)
 
 
 def test_other_images_are_left_alone(site):
@@ -145,10 +146,13 @@ def _read_reports(site):
     }
 
 
-def test_what_is_there_already_is_reported(site):
+def test_existing_pods_are_reported(site):
     site.installation.start_controller("reports-controller")
-    until(lambda: {"old", "old-signed"} <= _read_reports(site).keys(), "both are reported")
+    old = {"old", "old-tag", "old-signed"}
+    until(lambda: old <= _read_reports(site).keys(), "all are reported")
     found = _read_reports(site)
+    # No mutation has written its digest.
+    assert found["old-tag"]["message"] == f"image {site.signed} does not have a digest"
     assert found["old-signed"]["result"] == "pass"
     assert (found["old"]["result"], found["old"]["message"]) == ("fail", "sign it")
     assert found["old"]["source"] == "KyvernoImageValidatingPolicy"
