@@ -2,11 +2,11 @@
 
     python scripts/make_facts.py [MODULES]
 
-MODULES is Go's folder of modules (default: ~/go/pkg/mod); `go mod download
-k8s.io/kubernetes@v1.34.3` with `api`, `apimachinery`, `apiextensions-apiserver` and
-`kube-aggregator` (all k8s.io/NAME@v0.34.3) puts there what is read: the OpenAPI v3 and discovery
-documents of that release, and Go's types, which alone tell which fields are left out where they are
-empty, and the numbers of fields in protobuf.
+MODULES is Go's folder of modules (default: ~/go/pkg/mod). If a module is missing there, `go mod
+download` fetches it: k8s.io/kubernetes of the release that core/release.py names, with its OpenAPI
+v3 and discovery documents, and `api`, `apimachinery`, `apiextensions-apiserver` and
+`kube-aggregator`, whose Go types alone tell which fields are left out where they are empty, and the
+numbers of fields in protobuf.
 
 Each line is `[section, key, value]`:
 
@@ -18,7 +18,8 @@ Each line is `[section, key, value]`:
     kinds       apiVersion -> kind -> type
     types       type -> form, see below
     fields      type -> {required, formats (numbers without one are int32), enums, patches (strategy
-                and key of strategic merges), silent (left out where they are "", 0 or false)}
+                and key of strategic merges), silent (left out where they are "", 0 or false),
+                kept (lists and maps that are written even if empty)}
     wire        type -> numbers of its fields in protobuf: `3replicas`; `1*replicas` a pointer,
                 whose zero means something; `2=data` bytes; `2~Type` a message whose fields are
                 fields of this one
@@ -37,12 +38,13 @@ A form is one of
     {"keyed": form, "by": {key: default or null}}       a list of objects, merged by key
 
 Two exceptions to the one release are carried over from the file as it is: names of kinds that only
-other releases have (1.23 to 1.35), so that older manifests and newer clusters are understood; and
+other releases have (1.23 to 1.36), so that older manifests and newer clusters are understood; and
 merge keys, which must stay those of v1.21.2, the release by which Kyverno merges.
 """
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +53,12 @@ from typing import Any
 from lictor.core.release import REFERENCES
 
 RELEASE = REFERENCES["kubernetes"]
+# Modules with Go types, released together with Kubernetes.
+TYPES_RELEASE = RELEASE.replace("v1", "v0", 1)
+TYPES = ("api", "apimachinery")
+EXTENSIONS = ("apiextensions-apiserver", "kube-aggregator")
+# Files with Go types. FieldsV1 has one file for each way of storing it.
+TYPE_FILES = ("types*.go", "fieldsv1_byte.go", "group_version.go")
 TARGET = Path(__file__).parent.parent / "src" / "lictor" / "core" / "facts" / "facts.jsonl"
 # Groups and versions that the embedded API server serves beside the stable ones.
 PREVIEWS = {
@@ -73,8 +81,7 @@ def main(arguments: list[str]) -> None:
     """Read the modules, and write the file."""
     modules = Path(arguments[0] if arguments else "~/go/pkg/mod").expanduser() / "k8s.io"
     source = modules / f"kubernetes@{RELEASE}/api"
-    if not source.is_dir():
-        raise SystemExit(f"{source} is not there: see the top of this script")
+    download_modules(modules)
     before = read_facts()
     documents = [
         json.loads(path.read_bytes()) for path in sorted(source.glob("openapi-spec/v3/*.json"))
@@ -95,7 +102,7 @@ def main(arguments: list[str]) -> None:
         "kinds": kinds,
         "types": types,
         "fields": describe_fields(models, types, structs, read_enums(modules)),
-        "wire": describe_wire(read_structs(modules, with_extensions=True), types),
+        "wire": describe_wire(structs, types),
         "merge_kinds": before["merge_kinds"],
         "merge_types": before["merge_types"],
     }
@@ -106,6 +113,16 @@ def main(arguments: list[str]) -> None:
     ]
     TARGET.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{TARGET}: {len(types)} types, {sum(map(len, served.values()))} served kinds")
+
+
+def download_modules(modules: Path) -> None:
+    """Fetch the modules of the release that are missing."""
+    names = {"kubernetes": RELEASE, **dict.fromkeys((*TYPES, *EXTENSIONS), TYPES_RELEASE)}
+    missing = [f"{name}@{release}" for name, release in names.items()]
+    missing = [name for name in missing if not (modules / name).is_dir()]
+    if missing:
+        command = ["go", "mod", "download", *(f"k8s.io/{name}" for name in missing)]
+        subprocess.run(command, cwd=TARGET.parent, check=True)
 
 
 def read_facts() -> dict[str, Section]:
@@ -345,16 +362,19 @@ def describe_fields(models: Section, types: Section, structs: "Structs", enums: 
     for name, values in enums.items():
         described.setdefault(name, {})["enums"] = values
     # These identify elements of lists: they are significant even if empty.
-    keys = {key for form in types.values() for key in list_keys(form)} | {"name"}
+    elements = {element for form in types.values() for element in list_elements(form)}
     for name, form in types.items():
+        keys = {"name", *(key for element, key in elements if element == f"={name}")}
         scalars = form.get("fields", {}) if isinstance(form, dict) else {}
         silent = [
             field
             for field in list_silent(structs, name)
             if field not in keys and scalars.get(field) in ("string", "number", "boolean")
         ]
-        if silent:
-            described.setdefault(name, {})["silent"] = silent
+        kept = [field for field in list_kept(structs, name) if field in scalars]
+        for key, fields in (("silent", silent), ("kept", kept)):
+            if fields:
+                described.setdefault(name, {})[key] = fields
     return {n: facts for n, facts in sorted(described.items()) if facts and n in types}
 
 
@@ -381,18 +401,19 @@ def find_patch(schema: Json) -> list[str]:
     return [each for each in (strategy, key) if each] if strategy else []
 
 
-def list_keys(form: Json) -> Iterator[str]:
-    """The keys of all lists that are merged by keys."""
+def list_elements(form: Json) -> Iterator[tuple[str, str]]:
+    """Types of the elements of lists that are merged by keys, with each key."""
     if isinstance(form, dict):
-        yield from form.get("by", ())
+        if isinstance(form.get("keyed"), str):
+            yield from ((form["keyed"], key) for key in form["by"])
         for value in form.values():
-            yield from list_keys(value)
+            yield from list_elements(value)
 
 
 # --- Go's types
 
 STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
-ALIAS = re.compile(r"^\s*(?:type )?(\w+) = (v\w+)\.(\w+)$", re.MULTILINE)
+ALIAS = re.compile(r"^(?:type (?=\w+ v)|\s*(?:type )?(?=\w+ = ))(\w+) (?:= )?(v\w+)\.(\w+)$", re.M)
 FIELD = re.compile(
     r"^\t(?:(?:\w+)[ \t]+)?(?P<type>[\w.*\[\]]+)[ \t]+"
     r"`json:\"(?P<name>[\w$-]*)(?P<options>,[^\"]*)?\""
@@ -403,24 +424,22 @@ FIELD = re.compile(
 Structs = dict[str, list[tuple[str, str, str, str]]]
 
 
-def list_sources(modules: Path, *, with_extensions: bool = False) -> Iterator[tuple[str, str]]:
+def list_sources(modules: Path) -> Iterator[tuple[str, str]]:
     """Packages as the names of types have them, and the texts of their files."""
-    version = RELEASE.replace("v1", "v0", 1)
-    roots = {f"api@{version}": "", f"apimachinery@{version}/pkg/apis": ""}
-    if with_extensions:
-        for name in ("apiextensions-apiserver", "kube-aggregator"):
-            roots[f"{name}@{version}"] = f"{name}."
+    roots = {f"api@{TYPES_RELEASE}": "", f"apimachinery@{TYPES_RELEASE}/pkg/apis": ""}
+    roots.update({f"{name}@{TYPES_RELEASE}": f"{name}." for name in EXTENSIONS})
     for folder, prefix in roots.items():
-        for path in sorted((modules / folder).rglob("types*.go")):
+        files = (path for name in TYPE_FILES for path in (modules / folder).rglob(name))
+        for path in sorted(files):
             package = ".".join(path.relative_to(modules / folder).parts[:-1])
             yield prefix + package, path.read_text(encoding="utf-8")
 
 
-def read_structs(modules: Path, *, with_extensions: bool = False) -> Structs:
+def read_structs(modules: Path) -> Structs:
     """The fields of all structs; one that has two names stands under both."""
     structs: Structs = {}
     aliases: dict[str, str] = {}
-    for package, text in list_sources(modules, with_extensions=with_extensions):
+    for package, text in list_sources(modules):
         code = re.sub(r"^\s*//.*\n", "", text, flags=re.MULTILINE)
         for name, body in STRUCT.findall(code):
             structs[f"{package}.{name}"] = [
@@ -440,7 +459,7 @@ CONVERSION = re.compile(r'^\s*\w+\s+= (\w+)\((?:\w+\.)?("?)(\w+)"?\)', re.MULTIL
 
 def read_enums(modules: Path) -> Section:
     """Type -> field -> values, where Go's type of the field is an enumeration."""
-    sources = list(list_sources(modules, with_extensions=True))
+    sources = list(list_sources(modules))
     names = {f"{package}.{name}" for package, text in sources for name in ENUM.findall(text)}
     values: dict[str, set[str]] = {}
     constants = {name: value for _, text in sources for name, _, value in CONSTANT.findall(text)}
@@ -451,7 +470,7 @@ def read_enums(modules: Path) -> Section:
         for kind, value in found:
             if value:
                 values.setdefault(f"{package}.{kind}", set()).add(value)
-    structs = read_structs(modules, with_extensions=True)
+    structs = read_structs(modules)
     enums: Section = {}
     for name in structs:
         for field, kind in list_fields(structs, name):
@@ -485,18 +504,39 @@ def find_enum(kind: str, names: set[str]) -> str | None:
 
 def list_silent(structs: Structs, name: str) -> list[str]:
     """Fields that are no pointers, and left out where they are empty; also of embedded types."""
-    return sorted(set(find_silent(structs, name)))
+    found = list_options(structs, name)
+    return sorted(
+        {
+            field
+            for field, kind, options in found
+            if "omitempty" in options and not kind.startswith(("*", "[", "map"))
+        }
+    )
 
 
-def find_silent(structs: Structs, name: str) -> Iterator[str]:
-    """The same, as they come."""
+def list_kept(structs: Structs, name: str) -> list[str]:
+    """Lists and maps that are written even if they are empty; also of embedded types."""
+    found = list_options(structs, name)
+    return sorted(
+        {
+            field
+            for field, kind, options in found
+            if not re.search("omitempty|omitzero", options)
+            and kind.startswith(("[", "map"))
+            and kind != "[]byte"
+        }
+    )
+
+
+def list_options(structs: Structs, name: str) -> Iterator[tuple[str, str, str]]:
+    """Fields with their Go types and JSON options, also of embedded types."""
     package = name.rpartition(".")[0]
     for field, kind, options, _ in structs.get(name, ()):
         # Newer types write `json:""` for embedded structs, older ones `json:",inline"`.
         if not field:
-            yield from find_silent(structs, f"{package}.{kind.split('.')[-1]}")
-        elif "omitempty" in options and not kind.startswith(("*", "[", "map")):
-            yield field
+            yield from list_options(structs, f"{package}.{kind.split('.')[-1]}")
+        else:
+            yield field, kind, options
 
 
 def describe_wire(structs: Structs, types: Section) -> Section:

@@ -157,6 +157,11 @@ lictor apply policies/ --resource resources/ --output-format html --output repor
 @slice_option("--crd-paths", help="Paths to definitions of custom resources.")
 @click.option("--crd-path", default="", help="Deprecated: use --crd-paths.")
 @warning_options
+@click.option(
+    "--kubernetes-version",
+    default="",
+    help="Release whose CEL admission policies use, from 1.30 to 1.37 (default 1.37).",
+)
 @click.option("--context", default="", help="Context of the kubeconfig file.")
 @click.option("-n", "--namespace", default="", help="Namespace, with --cluster.")
 @click.option("--cluster-wide-resources", is_flag=True, help="Only cluster-scoped resources.")

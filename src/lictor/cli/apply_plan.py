@@ -20,6 +20,7 @@ from lictor.cli.inputs.input_files import (
 from lictor.cli.inputs.inputs import KeptInput
 from lictor.cli.inputs.lookups import GivenObjects, choose_registries
 from lictor.cli.inputs.policies import LoadedPolicies, load_exceptions
+from lictor.cli.inputs.programs import parse_kubernetes_version
 from lictor.cli.inputs.requests import GivenValues, RequestFactory
 from lictor.cli.inputs.resources import LazyResources
 from lictor.cli.inputs.sources import STDIN, is_url, read_any, read_file
@@ -94,6 +95,7 @@ class ApplyFlags(msgspec.Struct, frozen=True):
     crd_paths: tuple[str, ...] = ()
     deprecation_warnings: bool = False
     warnings_as_errors: bool = False
+    kubernetes_version: str = ""
     parallel: int = 0
     engine: str = "local"
     cluster_from: str = ""
@@ -257,6 +259,7 @@ def _collect_objects(
         crds=definitions,
         evaluated=LazyResources(inputs.find),
         registries=choose_registries(network=flags.registry, layout=flags.image_layout),
+        kubernetes_version=parse_kubernetes_version(flags.kubernetes_version),
     )
     return load_context(flags.context_file, given) if flags.context_file else given
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from lictor.cli.deprecations import report_deprecations, warning_options
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes
 from lictor.cli.inputs.lookups import choose_registries
+from lictor.cli.inputs.programs import parse_kubernetes_version
 from lictor.cli.inputs.records import TestResult
 from lictor.cli.inputs.repositories import GitAccess
 from lictor.cli.terminal import wants_color
@@ -88,6 +89,7 @@ class TestFlags(msgspec.Struct, frozen=True):
     kubeconfig: str = ""
     deprecation_warnings: bool = False
     warnings_as_errors: bool = False
+    kubernetes_version: str = ""
 
 
 @click.command(
@@ -134,6 +136,11 @@ class TestFlags(msgspec.Struct, frozen=True):
     "--kubeconfig", default="", help="Look up what policies read in the cluster of this kubeconfig."
 )
 @warning_options
+@click.option(
+    "--kubernetes-version",
+    default="",
+    help="Release whose CEL admission policies use, from 1.30 to 1.37 (default 1.37).",
+)
 @click.option("--watch", is_flag=True, help="Run them again whenever a file changes, until Ctrl-C.")
 def test(arguments: tuple[str, ...], **flags: Json) -> None:
     """Run the tests in folders or git repositories.
@@ -265,6 +272,8 @@ class _Run(msgspec.Struct):
         if self.flags.deprecation_warnings or self.flags.warnings_as_errors:
             found = inputs.policies.deprecations
             report_deprecations(found, "  ", as_errors=self.flags.warnings_as_errors)
+        version = parse_kubernetes_version(self.flags.kubernetes_version)
+        inputs = replace(inputs, given=replace(inputs.given, kubernetes_version=version))
         if self.cluster is not None:
             from lictor.cli.live_cluster import LiveLookups
 

@@ -51,6 +51,8 @@ class CompileOptions(TypedDict, total=False):
     modules: Modules
     # Compile each check at the first request that needs it; default: at once.
     is_lazy: bool
+    # The release whose CEL admission policies use; default: the newest.
+    kubernetes_version: tuple[int, int] | None
 
 
 def compile_documents(
@@ -99,6 +101,7 @@ def _make_context(documents: Iterable[PolicyRecord], options: CompileOptions) ->
         modules=options.get("modules") or NoModules(),
         is_lazy=options.get("is_lazy", False),
         queries=options.get("queries", {}),
+        kubernetes_version=options.get("kubernetes_version"),
     )
     watch_rule = options.get("watch_rule")
     return made if watch_rule is None else msgspec.structs.replace(made, watch_rule=watch_rule)

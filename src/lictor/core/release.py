@@ -10,7 +10,7 @@ DEFAULT_IMAGE = f"lictor:{VERSION}"
 # The releases whose behaviour lictor follows; generators, tests and documents read them here.
 REFERENCES = {
     "kyverno": "v1.19.1",
-    "kubernetes": "v1.34.3",
+    "kubernetes": "v1.37.1",
     "kubewarden": "v1.36.0",
 }
 

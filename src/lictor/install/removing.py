@@ -30,13 +30,15 @@ _WEBHOOKS = (kinds.VALIDATING_WEBHOOK, kinds.MUTATING_WEBHOOK)
 _ADMISSION = "admissionregistration.k8s.io"
 _NATIVE = tuple(
     Resource(_ADMISSION, version, plural, kind, namespaced=False)
-    for version, plural, kind in (
-        ("v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
-        ("v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
-        ("v1beta1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
-        ("v1beta1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy"),
-        ("v1alpha1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
-        ("v1alpha1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy"),
+    for sort, versions in (
+        ("Validating", ("v1",)),
+        # v1 since Kubernetes 1.36; a version that is not served has no objects.
+        ("Mutating", ("v1", "v1beta1", "v1alpha1")),
+    )
+    for version in versions
+    for plural, kind in (
+        (f"{sort.lower()}admissionpolicybindings", f"{sort}AdmissionPolicyBinding"),
+        (f"{sort.lower()}admissionpolicies", f"{sort}AdmissionPolicy"),
     )
 )
 # How long the Pods of an installation have to end.

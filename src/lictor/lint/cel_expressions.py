@@ -1,6 +1,7 @@
 """Checks of single CEL expressions: whether they compile, and their names exist."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 from msgspec.structs import replace
@@ -38,6 +39,8 @@ class ExpressionContext(msgspec.Struct, frozen=True):
     forms: tuple[Mapping[str, Form], ...] = ()
     # The forms of objects that are looked up or written as literals.
     source: FormSource | None = None
+    # Functions that API servers refuse in new expressions.
+    newer: frozenset[str] = frozenset()
 
     def declare(self, variables: Field) -> tuple["ExpressionContext", list[Finding]]:
         """The same with these variables, and their findings."""
@@ -90,7 +93,19 @@ def check_expression(
     if types and found not in types:
         wanted = " or ".join(_WORDS.get(each, each) for each in types if each != "dyn")
         return [flag(_CHECK, part.path, f"must answer {wanted}, not {_WORDS.get(found, found)}")]
-    return list(_inspect(part, context))
+    return [*_inspect(part, context), *_find_newer(part, context.newer)]
+
+
+def _find_newer(part: Field, newer: frozenset[str]) -> Iterator[Finding]:
+    tokens = read_tokens(part.text) if any(name in part.text for name in newer) else []
+    for token, after in pairwise(tokens):
+        if token.text in newer and after.text == "(":
+            message = (
+                f"{token.text}() is newer than the functions that API servers of this release "
+                "accept in new expressions; they accept it from the next release on"
+            )
+            offset = TextOffset(part.text, token.start)
+            yield flag("newer-function", part.path, message, offset=offset)
 
 
 def list_used_variables(text: str) -> Iterator[CelToken]:

@@ -197,10 +197,13 @@ def _check_names(spec: Field) -> Iterator[Finding]:
 def _check_expressions(
     policy: Field, kind: PolicyKind, forms: ObjectForms, schemas: KnownSchemas
 ) -> list[Finding]:
+    from lictor.core.lang.cel.kubernetes import list_newer_functions
     from lictor.lint.cel_expressions import ExpressionContext, check_unused
 
     spec = policy["spec"]
-    plain = ExpressionContext(choose_environment(policy, kind), forms=forms, source=schemas)
+    newer = list_newer_functions() if kind.is_native else frozenset[str]()
+    environment = choose_environment(policy, kind)
+    plain = ExpressionContext(environment, forms=forms, source=schemas, newer=newer)
     context, findings = plain.declare(spec["variables"])
     asking = plain if kind.cel_profile in _BLIND else context
     if spec["targetMatchConstraints"]:
@@ -291,10 +294,11 @@ def check_webhook_conditions(policy: Field) -> Iterator[Finding]:
     conditions = policy["spec"]["webhookConfiguration"]["matchConditions"]
     if conditions.is_empty:
         return
-    from lictor.core.lang.cel.kubernetes import kubernetes_environment
+    from lictor.core.lang.cel.kubernetes import kubernetes_environment, list_newer_functions
     from lictor.lint.cel_expressions import ExpressionContext
 
-    context = ExpressionContext(kubernetes_environment(has_params=False))
+    environment = kubernetes_environment(has_params=False)
+    context = ExpressionContext(environment, newer=list_newer_functions())
     yield from check_cel_fields(
         (CelField(c["expression"], _BOOL) for c in conditions.each()), context
     )

@@ -126,6 +126,18 @@ data: {a: "1", b: "2"}
 """
 
 
+NEW_FUNCTION = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: new}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}
+  validations: [{expression: "['owned', 'bare'].includes(object.metadata.name)"}]
+"""
+
+
 @pytest.fixture(autouse=True)
 def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -135,6 +147,7 @@ def _folder(tmp_path, monkeypatch):
         "exception.yaml": EXCEPTION,
         "admission.yaml": ADMISSION,
         "limits.yaml": LIMITS,
+        "new.yaml": NEW_FUNCTION,
         "payloads.yaml": PAYLOAD_POLICY,
         "zoo.yaml": ZOO.replace("NAME", "octopodes"),
         "zoo-usual.yaml": ZOO.replace("NAME", "octopuses"),
@@ -330,3 +343,22 @@ def test_deprecated_kinds_are_warned_about_on_request(tmp_path, capsys):
     code, _, err = apply(capsys, str(policy), "-r", "maps.yaml", "--warnings-as-errors")
     assert code == 1
     assert "found 1 deprecation warning(s) and --warnings-as-errors is set" in err
+
+
+@pytest.mark.parametrize(
+    ("flags", "counts"),
+    [
+        ((), "pass: 2, fail: 0, warn: 0, error: 0"),
+        (("--kubernetes-version", "1.37"), "pass: 2, fail: 0, warn: 0, error: 0"),
+        (("--kubernetes-version", "v1.36"), "pass: 0, fail: 0, warn: 0, error: 2"),
+    ],
+)
+def test_expressions_are_those_of_a_release(capsys, flags, counts):
+    run(["apply", "new.yaml", "-r", "maps.yaml", *flags])
+    assert counts in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.38", "x"])
+def test_unknown_releases_are_refused(capsys, version):
+    assert run(["apply", "new.yaml", "-r", "maps.yaml", "--kubernetes-version", version]) == 1
+    assert "use 1.30 to 1.37" in capsys.readouterr().err

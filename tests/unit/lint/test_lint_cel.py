@@ -56,6 +56,19 @@ def test_what_is_fine_is_left_alone(spec):
 
 
 @pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        ("ValidatingAdmissionPolicy", ["newer-function"]),
+        # Kyverno has its own libraries.
+        ("ValidatingPolicy", ["bad-expression"]),
+    ],
+)
+def test_functions_that_servers_refuse_in_new_expressions(kind, found):
+    assert [check for check, _, _ in look(policy(kind, **checks("[1].includes(1)")))] == found
+    assert look(policy(kind, **checks("'includes' == object.metadata.name"))) == []
+
+
+@pytest.mark.parametrize(
     ("spec", "check", "message", "suggestion"),
     [
         (checks("object.spec.contaners.size() > 0"), "unknown-property", "undefined field 'contaners'", "containers"),

@@ -258,7 +258,8 @@ class CheckedField:
         """An IP address."""
         found = self.get(name) if value is _OWN else value
         try:
-            ipaddress.ip_address(str(found))
+            if getattr(ipaddress.ip_address(str(found)), "ipv4_mapped", None) is not None:
+                self.invalid(name, "must not be an IPv4-mapped IPv6 address", found)
         except ValueError:
             why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
             self.invalid(name, why, found)

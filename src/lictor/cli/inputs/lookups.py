@@ -55,6 +55,8 @@ class GivenObjects(msgspec.Struct, frozen=True):
     evaluated: LazyResources | None = None
     # Responses of services and data of global context entries.
     answers: GivenAnswers = GivenAnswers()
+    # The release whose CEL admission policies use; None: the newest.
+    kubernetes_version: tuple[int, int] | None = None
 
     def others(self, word: str, *, ignore_case: bool = False) -> Sequence[JsonObject]:
         """Return the other resources of this run that contain a word."""

@@ -9,17 +9,22 @@ from msgspec.structs import replace
 from lictor.cli.inputs.lookups import GivenObjects
 from lictor.cli.inputs.policies import LoadedPolicies
 from lictor.core.assembly import CompileOptions, compile_documents
+from lictor.core.errors import UsageError
 from lictor.core.families.registry import registry
 from lictor.core.lang.wasm_module import NoModules
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Program
 from lictor.core.model.request import GroupVersionKind
 from lictor.core.ports import Lookups
+from lictor.core.release import REFERENCES
 
 if TYPE_CHECKING:
     from lictor.core.facts.resource_names import ResourceNames
     from lictor.core.lang.wasm_module import Modules, WasmModule
     from lictor.core.model.constraints import MatchResources
+
+# The oldest minor release whose CEL is known.
+_OLDEST = 30
 
 
 def compile_given(
@@ -65,12 +70,30 @@ def compile_for_payloads(
 
 def choose_options(given: GivenObjects, lookups: Lookups) -> CompileOptions:
     """What policies are compiled with, as far as it was given."""
-    options = CompileOptions(lookups=lookups, modules=GivenModules(), is_lazy=True)
+    options = CompileOptions(
+        lookups=lookups,
+        modules=GivenModules(),
+        is_lazy=True,
+        kubernetes_version=given.kubernetes_version,
+    )
     if given.params or given.served is None:
         options["params"] = given.params
     if given.crds or given.served:
         options["resource_names"] = name_resources(given)
     return options
+
+
+def parse_kubernetes_version(text: str) -> tuple[int, int] | None:
+    """The release that a flag names; None if it is empty. Raises UsageError for unknown ones."""
+    if not text:
+        return None
+    newest = int(REFERENCES["kubernetes"].split(".")[1])
+    major, _, minor = text.removeprefix("v").partition(".")
+    if major != "1" or not minor.isdecimal() or not _OLDEST <= int(minor) <= newest:
+        raise UsageError(
+            f"--kubernetes-version: unknown release {text!r}: use 1.{_OLDEST} to 1.{newest}"
+        )
+    return 1, int(minor)
 
 
 def name_resources(given: GivenObjects) -> "ResourceNames":

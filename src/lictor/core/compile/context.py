@@ -42,6 +42,8 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
     queries: dict[str, Fill] = msgspec.field(default_factory=dict)
     # Source of the modules of Wasm policies.
     modules: Modules = msgspec.field(default_factory=NoModules)
+    # The release whose CEL admission policies use; None: the newest.
+    kubernetes_version: tuple[int, int] | None = None
 
     @cached_property
     def expressions(self) -> Expressions:
@@ -76,4 +78,5 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
             watch_rule=self.watch_rule,
             http_limits=self.http_limits,
             is_lazy=self.is_lazy,
+            kubernetes_version=self.kubernetes_version,
         )

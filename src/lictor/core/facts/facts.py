@@ -41,6 +41,8 @@ class TypeFacts(msgspec.Struct, frozen=True):
     enums: Mapping[str, tuple[str, ...]] = {}
     # Fields that are omitted if they are "", 0 or false.
     silent: tuple[str, ...] = ()
+    # Lists and maps that are written even if they are empty.
+    kept: tuple[str, ...] = ()
     # Strategy and, for lists of objects, the key.
     patches: Mapping[str, tuple[str, ...]] = {}
 

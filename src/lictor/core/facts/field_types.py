@@ -83,7 +83,7 @@ def link_type(name: str) -> FieldType:
         _fill(place, form)
         facts = load_type_facts().get(name, NO_FACTS)
         place.silent = frozenset(facts.silent)
-        place.kept = frozenset(facts.required)
+        place.kept = frozenset(facts.kept)
         place.enums = facts.enums
     return place
 

@@ -91,7 +91,7 @@ def test_definitions_come_and_go(catalogue):
     catalogue.forget("things.example.com")
     assert catalogue.find("example.com", "v1", "things") is None
     assert catalogue.versions("example.com") == ()
-    assert heard == ["example.com", "flowcontrol.apiserver.k8s.io"]
+    assert heard == ["example.com", "storagemigration.k8s.io"]
 
 
 def test_forgetting_what_was_never_there_is_fine(catalogue):

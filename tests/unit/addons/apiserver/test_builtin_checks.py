@@ -221,9 +221,15 @@ def test_deployments(path, value, faults):
 
 OTHERS = yaml.safe_load("""
 - of: {apiVersion: v1, kind: Service, metadata: {name: 1a}, spec: {}}
-  faults:
-  - "metadata.name: Invalid value: \\"1a\\": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-  - "spec.ports: Required value"
+  faults: ["spec.ports: Required value"]
+- of: {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: a.static.k8s.io}}
+  faults: ['metadata.name: Invalid value: "a.static.k8s.io": names ending with ".static.k8s.io" are reserved for static manifest-based configurations and cannot be managed via the API']
+- of: {apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: a.static.k8s.io}, spec: {policyName: a}}
+  faults: ['metadata.name: Invalid value: "a.static.k8s.io": names ending with ".static.k8s.io" are reserved for static manifest-based configurations and cannot be managed via the API']
+- of: {apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: a}, spec: {reinvocationPolicy: Never, matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, DELETE], resources: [pods]}]}, mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[]"}}]}}
+  faults: ['spec.matchConstraints.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", "CONNECT", "CREATE", "UPDATE"']
+- of: {apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: a}, spec: {matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [pods]}]}}}
+  faults: ["spec.mutations: Required value: mutations must contain at least one item", "spec.reinvocationPolicy: Required value"]
 - of: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {x: y}, binaryData: {x: eA==}}
   faults: ['data[x]: Invalid value: "x": duplicate of key present in binaryData']
 - of: {apiVersion: v1, kind: Secret, metadata: {name: a}, type: kubernetes.io/tls}
@@ -274,6 +280,36 @@ OTHERS = yaml.safe_load("""
 )
 def test_other_kinds(case):
     assert check(case["of"]) == case["faults"]
+
+
+NEW_FUNCTION = yaml.safe_load("""
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: a}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: "[1].includes(1)"}]
+""")
+
+
+def test_a_new_expression_has_the_functions_of_the_release_before():
+    (fault,) = check(NEW_FUNCTION)
+    assert fault.startswith("spec.validations[0].expression: Invalid value:")
+    assert "undeclared reference to 'includes'" in fault
+    # What is stored stays valid, and so do other changes.
+    stored = complete(NEW_FUNCTION)
+    changed = with_field(NEW_FUNCTION, "metadata.labels", {"a": "b"})
+    assert check(changed, stored) == []
+
+
+def test_a_name_that_is_stored_stays_valid():
+    webhooks = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "a.static.k8s.io"},
+    }
+    assert check(webhooks, complete(webhooks)) == []
 
 
 FIXED = "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"

@@ -12,6 +12,7 @@ from lictor.core.errors import RefusedRequestError
 from lictor.core.raw import Json, JsonObject
 
 ADMISSION = "admissionregistration.k8s.io/v1"
+# Both versions have one storage.
 BETA = "admissionregistration.k8s.io/v1beta1"
 RULES = {
     "resourceRules": [
@@ -43,7 +44,7 @@ def _mutating(*mutations: str, name: str = "m", **spec: Json) -> JsonObject:
     spec = {
         "matchConstraints": RULES, "mutations": made, "reinvocationPolicy": "Never", **spec,
     }  # fmt: skip
-    return make(BETA, "MutatingAdmissionPolicy", name, spec=spec)
+    return make(ADMISSION, "MutatingAdmissionPolicy", name, spec=spec)
 
 
 def _bind_mutating(name: str = "mb", policy: str = "m", **spec: Json) -> JsonObject:

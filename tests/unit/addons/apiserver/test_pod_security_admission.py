@@ -25,6 +25,12 @@ RESTRICTED = (
     'set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")'
 )
 
+NEW_SYSCTL = "net.ipv4.tcp_notsent_lowat"
+
+
+def _sysctl(name: str) -> JsonObject:
+    return {**PLAIN, "securityContext": {"sysctls": [{"name": name, "value": "1"}]}}
+
 
 def _world(**labels: str) -> World:
     named = {
@@ -79,12 +85,28 @@ def test_refused(labels: dict[str, str], spec: Json, message: str) -> None:
         ({}, _pod(PRIVILEGED), []),
         ({"enforce": "privileged"}, _pod(PRIVILEGED), []),
         ({"enforce": "baseline"}, _pod(PLAIN), []),
+        ({"enforce": "baseline", "enforce_version": "v1.37"}, _pod(_sysctl(NEW_SYSCTL)), []),
+        (
+            {"warn": "baseline", "warn_version": "v1.36"},
+            _pod(_sysctl(NEW_SYSCTL)),
+            [f'would violate PodSecurity "baseline:v1.36": forbidden sysctls ({NEW_SYSCTL})'],
+        ),
         ({"enforce": "baseline"}, _deployment(PRIVILEGED), []),
         ({"warn": "baseline"}, _pod(PRIVILEGED), [f"would violate PodSecurity {BASELINE}"]),
         ({"warn": "baseline"}, _deployment(PRIVILEGED), [f"would violate PodSecurity {BASELINE}"]),
         ({"warn": "baseline"}, make("v1", "ConfigMap", "c", "safe"), []),
     ],
-    ids=["none", "privileged", "fine", "workload", "warned", "warned-workload", "other-kind"],
+    ids=[
+        "none",
+        "privileged",
+        "fine",
+        "new-sysctl",
+        "old-version",
+        "workload",
+        "warned",
+        "warned-workload",
+        "other-kind",
+    ],
 )
 def test_allowed(labels: dict[str, str], document: JsonObject, warnings: list[str]) -> None:
     assert _validate(_world(**labels), document) == warnings

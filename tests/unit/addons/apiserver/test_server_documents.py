@@ -117,8 +117,8 @@ def test_health(documents, path):
 def test_version(documents):
     version = ask(documents, "/version")
 
-    assert (version["major"], version["minor"]) == ("1", "34")
-    assert version["gitVersion"].startswith("v1.34.")
+    assert (version["major"], version["minor"]) == ("1", "37")
+    assert version["gitVersion"].startswith("v1.37.")
 
 
 def test_openapi_of_builtin_kinds(documents):

@@ -197,6 +197,8 @@ CHOICES: dict[str, tuple[JsonObject, JsonObject, bool]] = {
         make("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "c"),
         False,
     ),
+    "reviews": ({}, make("authorization.k8s.io/v1", "SubjectAccessReview", ""), False),
+    "tokens": ({}, make("authentication.k8s.io/v1", "TokenReview", ""), False),
     "policies": ({}, make("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "c"), False),
 }  # fmt: skip
 

@@ -200,6 +200,8 @@ UNPROTECTED = ["allowPrivilegeEscalation", "capabilities_restricted", "seccompPr
         (with_pod_context(sysctls=[{"name": "net.ipv4.tcp_fin_timeout"}]), "v1.29", []),
         (with_pod_context(sysctls=[{"name": "net.ipv4.tcp_rmem"}]), "v1.31", ["sysctls"]),
         (with_pod_context(sysctls=[{"name": "net.ipv4.tcp_rmem"}]), "v1.32", []),
+        # Allowed by Kubernetes 1.37, not by the release that Kyverno uses.
+        (with_pod_context(sysctls=[{"name": "net.ipv4.tcp_notsent_lowat"}]), "", ["sysctls"]),
         (with_context(seLinuxOptions={"type": "container_engine_t"}), "v1.30", ["seLinuxOptions"]),
         (with_context(seLinuxOptions={"type": "container_engine_t"}), "v1.31", []),
         (with_context(seLinuxOptions={"type": "container_engine_t"}), "v1.99", []),

@@ -31,6 +31,16 @@ _EXEMPT = frozenset(
         VALIDATING_KIND, f"{VALIDATING_KIND}Binding", MUTATING_KIND, f"{MUTATING_KIND}Binding",
     )
 )  # fmt: skip
+# Requests for an answer that is never stored. Kubernetes calls no webhooks for them since 1.37.
+_REVIEWS = {
+    "authentication.k8s.io": frozenset(("SelfSubjectReview", "TokenReview")),
+    "authorization.k8s.io": frozenset(
+        (
+            "LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview",
+            "SubjectAccessReview",
+        )
+    ),
+}  # fmt: skip
 _TIMEOUT = 10
 _MAX_CLASSES = 4096
 # One storage serves both.
@@ -100,8 +110,10 @@ class MatchedWebhook(msgspec.Struct, frozen=True):
 
 
 def is_exempt(kind: ServedKind) -> bool:
-    """Is the kind exempt from webhooks, so that none can prevent its own repair?"""
-    return kind.group == GROUP and kind.kind in _EXEMPT
+    """Is the kind exempt from webhooks and policies: their own kinds, and reviews?"""
+    if kind.group == GROUP:
+        return kind.kind in _EXEMPT
+    return kind.kind in _REVIEWS.get(kind.group, ())
 
 
 class WebhookIndex:

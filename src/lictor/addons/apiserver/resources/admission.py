@@ -3,11 +3,15 @@
 from urllib.parse import urlsplit
 
 from lictor.addons.apiserver.field_checks import PORTS, CheckedField
-from lictor.addons.apiserver.json_fields import read_object, read_text
+from lictor.addons.apiserver.field_errors import too_many
+from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
 from lictor.addons.apiserver.table_columns import UNSET
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.raw import Json, JsonObject
 
+_MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
+_MAX_CONDITIONS = 64
+_STATIC = ".static.k8s.io"
 _REVIEWS = ("v1", "v1beta1")
 
 
@@ -74,19 +78,65 @@ def check_rule(rule: CheckedField) -> None:
                     rule.invalid("resources", why)
 
 
-def check_condition(condition: CheckedField) -> None:
-    """The expression of a match condition."""
-    if condition.text("expression"):
-        _check_expression(condition)
+def check_static_name(configuration: CheckedField) -> None:
+    """Some names belong to what a server reads from files; only creation is refused."""
+    metadata = configuration.at("metadata")
+    if configuration.old is None and metadata.text("name").endswith(_STATIC):
+        why = (
+            f'names ending with "{_STATIC}" are reserved for static manifest-based '
+            "configurations and cannot be managed via the API"
+        )
+        metadata.invalid("name", why)
 
 
-def _check_expression(holder: CheckedField, variables: Json = None) -> None:
+def check_webhook_conditions(configuration: CheckedField) -> None:
+    """The match conditions of all webhooks."""
+    stored = _list_stored(*read_list(configuration.old or {}, "webhooks"))
+    for webhook in configuration.items("webhooks"):
+        _check_conditions(webhook, stored)
+
+
+def check_match_conditions(spec: CheckedField) -> None:
+    """The match conditions of a policy."""
+    _check_conditions(spec, _list_stored(spec.old or {}))
+
+
+def _list_stored(*holders: JsonObject) -> frozenset[str]:
+    """The expressions of accepted objects; they may use functions that new ones may not use yet."""
+    return frozenset(
+        read_text(each, "expression")
+        for holder in holders
+        for field in ("matchConditions", "validations")
+        for each in read_list(holder, field)
+    )
+
+
+def _check_conditions(holder: CheckedField, stored: frozenset[str]) -> None:
+    count = len(holder.list("matchConditions"))
+    if count > _MAX_CONDITIONS:
+        holder.add(too_many(f"{holder.path}.matchConditions", count, _MAX_CONDITIONS))
+    for condition in holder.items("matchConditions"):
+        if condition.text("expression"):
+            _check_expression(condition, stored)
+
+
+def check_operations(spec: CheckedField) -> None:
+    """Mutating policies do not see deletions."""
+    path = "matchConstraints.resourceRules.operations"
+    for rule in spec.at("matchConstraints").list("resourceRules"):
+        for operation in read_list(rule, "operations"):
+            if operation not in _MUTATING_OPERATIONS:
+                spec.unsupported(path, _MUTATING_OPERATIONS, operation)
+
+
+def _check_expression(holder: CheckedField, stored: frozenset[str], variables: Json = None) -> None:
     """Does the expression compile, and is it true or false?"""
     # The CEL engine is slow to load, and most configurations have no expressions.
     from lictor.addons.apiserver.schemas.cel_rules import find_type
 
     try:
-        found = find_type(holder.text("expression"), variables)
+        text = holder.text("expression")
+        found = find_type(text, variables, is_stored=text in stored)
     except SyntaxFaultError as error:
         holder.invalid("expression", f"compilation failed: {error}")
         return
@@ -101,11 +151,12 @@ def check_validations(spec: CheckedField) -> None:
         why = "validations or auditAnnotations must contain at least one item"
         spec.required("validations", why)
         spec.required("auditAnnotations", why)
+    stored = _list_stored(spec.old or {})
     for validation in spec.items("validations"):
         if not validation.text("expression").strip():
             validation.required("expression", "expression is not specified")
         else:
-            _check_expression(validation, spec.get("variables"))
+            _check_expression(validation, stored, spec.get("variables"))
         if "\n" in validation.text("message"):
             validation.invalid("message", "must not contain line breaks")
 

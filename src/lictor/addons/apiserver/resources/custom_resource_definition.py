@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from lictor.addons.apiserver.field_checks import CheckedField
+from lictor.addons.apiserver.json_fields import read_list, read_text
 from lictor.addons.apiserver.name_rules import check_service_name, check_subdomain
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.lang.regex import compile_regex
-from lictor.core.raw import JsonObject
+from lictor.core.raw import Json, JsonObject
 
 # As long as it is there, a definition waits for the objects of its kind to go.
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -67,13 +68,15 @@ def check_versions(spec: CheckedField) -> None:
     """Names, schemas and the storage version."""
     versions = spec.items("versions")
     names = [version.text("name") for version in versions]
+    # Rules that were accepted before may use functions that new ones may not use yet.
+    stored = frozenset(_list_rules(spec.old))
     for index, version in enumerate(versions):
         version.named("name", check_service_name)
         schema = version.at("schema")
         if not isinstance(schema.get("openAPIV3Schema"), dict):
             schema.required("openAPIV3Schema")
         else:
-            _check_schema(schema.at("openAPIV3Schema"))
+            _check_schema(schema.at("openAPIV3Schema"), stored)
         if names[index] in names[:index]:
             spec.invalid("versions", "must contain unique version names", names)
     if sum(version.get("storage") is True for version in versions) != 1:
@@ -81,7 +84,18 @@ def check_versions(spec: CheckedField) -> None:
         spec.invalid("versions", why, names)
 
 
-def _check_schema(schema: CheckedField) -> None:
+def _list_rules(value: Json) -> Iterator[str]:
+    """The texts of all rules in a definition."""
+    if isinstance(value, dict):
+        yield from (read_text(rule, "rule") for rule in read_list(value, _RULES))
+        for inner in value.values():
+            yield from _list_rules(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _list_rules(inner)
+
+
+def _check_schema(schema: CheckedField, stored: frozenset[str]) -> None:
     found = schema.get("type") or ""
     if not found:
         schema.required("type", "must not be empty at the root")
@@ -89,6 +103,8 @@ def _check_schema(schema: CheckedField) -> None:
         schema.invalid("type", "must be object at the root")
     for part, kind in _walk(schema, ""):
         _check_part(part, kind)
+        for rule in part.items(_RULES):
+            _check_rule(rule, stored)
 
 
 def _walk(schema: CheckedField, kind: str) -> Iterator[tuple[CheckedField, str]]:
@@ -104,6 +120,7 @@ def _walk(schema: CheckedField, kind: str) -> Iterator[tuple[CheckedField, str]]
             yield from _walk(schema.at(field), inner)
 
 
+_RULES = "x-kubernetes-validations"
 _KINDS = {
     "field": "must not be empty for specified object fields",
     "item": "must not be empty for specified array items",
@@ -132,11 +149,9 @@ def _check_part(part: CheckedField, kind: str) -> None:
         except SyntaxFaultError as error:
             why = f"must be a valid regular expression, but isn't: {error}"
             part.invalid("pattern", why)
-    for rule in part.items("x-kubernetes-validations"):
-        _check_rule(rule)
 
 
-def _check_rule(rule: CheckedField) -> None:
+def _check_rule(rule: CheckedField, stored: frozenset[str]) -> None:
     if not rule.text("rule").strip():
         rule.required("rule", "rule is not specified")
         return
@@ -144,6 +159,6 @@ def _check_rule(rule: CheckedField) -> None:
     from lictor.addons.apiserver.schemas.cel_rules import compile_rule
 
     try:
-        compile_rule(rule.value)
+        compile_rule(rule.value, is_stored=rule.text("rule") in stored)
     except SyntaxFaultError as error:
         rule.invalid("rule", f"compilation failed: {error}")

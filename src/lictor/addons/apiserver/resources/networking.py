@@ -5,7 +5,7 @@ from datetime import datetime
 
 from lictor.addons.apiserver.field_checks import CheckedField
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.name_rules import check_service_name, check_subdomain
+from lictor.addons.apiserver.name_rules import check_label, check_subdomain
 from lictor.addons.apiserver.resources.service import list_ingress_addresses
 from lictor.addons.apiserver.table_columns import (
     NONE,
@@ -55,7 +55,7 @@ def check_backend(backend: CheckedField) -> None:
         return
     service = backend.at("service")
     service.need("name")
-    service.named("name", check_service_name)
+    service.named("name", check_label)
     if not service.at("port").value:
         backend.required("", "port name or number is required")
 

@@ -113,6 +113,10 @@ def set_pod_defaults(pod: JsonObject) -> None:
     spec = pod.setdefault("spec", {})
     _set_pod_spec_defaults(spec)
     spec.setdefault("enableServiceLinks", True)
+    grace = spec["terminationGracePeriodSeconds"]
+    if isinstance(grace, int) and grace < 0:
+        # Of Pods alone: templates keep a negative value.
+        spec["terminationGracePeriodSeconds"] = 1
     for container in _list_containers(spec):
         _request_limits(container)
     _prioritize(spec)

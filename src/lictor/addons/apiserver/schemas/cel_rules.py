@@ -28,7 +28,13 @@ from lictor.core.lang.cel.expression import (
     compile_expression,
     declare_variable,
 )
-from lictor.core.lang.cel.kubernetes import kubernetes_environment, rule_environment
+from lictor.core.lang.cel.kubernetes import (
+    LATEST,
+    NEW_EXPRESSIONS,
+    Version,
+    kubernetes_environment,
+    rule_environment,
+)
 from lictor.core.lang.cel.lexer import read_tokens
 from lictor.core.lang.cel.library.conversions import parse_timestamp
 from lictor.core.lang.cel.library.plain import admit
@@ -40,13 +46,17 @@ from lictor.core.raw import Json, JsonObject
 _NOT_IN_REQUEST = frozenset(("object", "oldObject"))
 
 
-def find_type(text: str, variables: Json) -> str:
+def find_type(
+    text: str, variables: Json, *, is_stored: bool = False, has_patches: bool = False
+) -> str:
     """The type; SyntaxFaultError where the text makes no sense.
 
     `variables` are those that the policy declares, in the order in which they use each other.
+    `is_stored`: the expression was accepted before, and may use newer functions.
     """
     _check_request(text)
-    environment = kubernetes_environment()
+    version = LATEST if is_stored else NEW_EXPRESSIONS
+    environment = kubernetes_environment(version=version, has_patches=has_patches)
     known = NO_VARIABLES
     for each in variables or ():
         name = read_text(each, "name")
@@ -133,15 +143,17 @@ class SchemaRule(msgspec.Struct, frozen=True):
     is_transition: bool
 
 
-def compile_rule(raw: JsonObject) -> SchemaRule:
+def compile_rule(raw: JsonObject, *, is_stored: bool = True) -> SchemaRule:
     """Read a rule; SyntaxFaultError where it makes no sense."""
     detail = raw.get("messageExpression") or ""
-    return _compile(raw["rule"], detail, show(raw), is_lenient=raw.get("optionalOldSelf") is True)
+    is_lenient = raw.get("optionalOldSelf") is True
+    version = LATEST if is_stored else NEW_EXPRESSIONS
+    return _compile(raw["rule"], detail, show(raw), version, is_lenient=is_lenient)
 
 
 @lru_cache(maxsize=1024)
-def _compile(text: str, detail: str, raw: str, *, is_lenient: bool) -> SchemaRule:
-    environment = rule_environment()
+def _compile(text: str, detail: str, raw: str, version: Version, *, is_lenient: bool) -> SchemaRule:
+    environment = rule_environment(version)
     mentions = any(token.text == _OLD for token in read_tokens(text))
     holds = compile_expression(
         _replace_old(text, "optional.of(oldSelf)") if is_lenient else text, environment

@@ -9,6 +9,8 @@ from lictor.core.evaluate.cel.views import RequestViews
 from lictor.core.evaluate.verify_images.outcome_cache import OutcomeCache
 from lictor.core.facts.resource_names import ResourceNames
 from lictor.core.lang.cel.host import AuthorizerCheck, AuthorizerDecision, HostFunctions, HttpCall
+from lictor.core.lang.cel.kubernetes import LATEST, kubernetes_environment
+from lictor.core.lang.cel.program import Environment
 from lictor.core.lang.networks import BLOCKED_HOSTS, BLOCKED_NETWORKS
 from lictor.core.lang.url import escape_segment
 from lictor.core.lang.watch import WatchRule, watch_nothing
@@ -206,6 +208,15 @@ class CelContext(msgspec.Struct, frozen=True):
     http_limits: HttpLimits = HttpLimits()
     # Checks are compiled on first use.
     is_lazy: bool = False
+    # The release whose CEL admission policies use; None: the newest.
+    kubernetes_version: tuple[int, int] | None = None
+
+    def native_environment(self, *, has_params: bool, has_patches: bool = False) -> Environment:
+        """What the expressions of Kubernetes' admission policies may use."""
+        version = self.kubernetes_version or LATEST
+        return kubernetes_environment(
+            has_params=has_params, has_patches=has_patches, version=version, binary=version
+        )
 
     @property
     def viewpoint(self) -> RequestViews:

@@ -127,6 +127,10 @@ __all__ = [
 ]
 
 
+# Kyverno 1.19 has the checks of Kubernetes 1.36; `latest` and newer versions mean these.
+_NEWEST = 36
+
+
 def _check_level(level: Level, exclude: Sequence[PodSecurityExclude]) -> None:
     if level is not Level.BASELINE:
         return
@@ -141,7 +145,7 @@ def compile_pod_security(
 ) -> Callable[[Json], tuple[Violation, ...]]:
     """A check of a Pod, or of a pod controller; returns the violations."""
     parsed = parse_level(level)
-    checks = select_checks(parsed, parse_version(version))
+    checks = select_checks(parsed, min(parse_version(version), _NEWEST))
     _check_level(parsed, exclude)
     tolerances = [compile_exclusion(each, checks) for each in exclude]
     bare = tuple(check for _, check in checks)
@@ -161,7 +165,7 @@ def compile_tolerance(
     level: str, version: str, exclude: Sequence[PodSecurityExclude]
 ) -> Callable[[Json, Sequence[Violation]], tuple[Violation, ...]]:
     """The remaining violations of a resource after an exception."""
-    checks = select_checks(parse_level(level), parse_version(version))
+    checks = select_checks(parse_level(level), min(parse_version(version), _NEWEST))
     tolerances = [compile_exclusion(each, checks) for each in exclude]
 
     def remove_exempted(resource: Json, violations: Sequence[Violation]) -> tuple[Violation, ...]:

@@ -28,6 +28,10 @@ SYSCTLS_1_29 = SYSCTLS_1_27 | {
     "net.ipv4.tcp_keepalive_probes",
 }
 SYSCTLS_1_32 = SYSCTLS_1_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
+SYSCTLS_1_37 = SYSCTLS_1_32 | {
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_notsent_lowat",
+}
 
 # In the evaluation order for a volume with several sources: attribute -> name in the API.
 RESTRICTED_SOURCES = {

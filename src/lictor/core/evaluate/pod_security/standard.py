@@ -122,6 +122,7 @@ CONTROLS: tuple[Control, ...] = (
             (27, host.compile_sysctl_check(host.SYSCTLS_1_27)),
             (29, host.compile_sysctl_check(host.SYSCTLS_1_29)),
             (32, host.compile_sysctl_check(host.SYSCTLS_1_32)),
+            (37, host.compile_sysctl_check(host.SYSCTLS_1_37)),
         ),
     ),
     Control("HostProcess", Level.BASELINE, _since_first(privileges.check_host_process)),

@@ -6,7 +6,6 @@ from lictor.core.compile.selection import select_none
 from lictor.core.evaluate.cel.context import CelContext
 from lictor.core.evaluate.cel.expressions import ExpressionCompiler
 from lictor.core.families.admission_policy.records import AdmissionPolicy, Binding
-from lictor.core.lang.cel.kubernetes import kubernetes_environment
 from lictor.core.match.combine import remember
 from lictor.core.match.constraints import compile_constraints, is_exempt
 from lictor.core.model.constraints import MatchResources
@@ -70,7 +69,7 @@ def compile_language(
     policy: AdmissionPolicy, around: CelContext, *, has_patches: bool = False
 ) -> ExpressionCompiler:
     """What the expressions of a policy may use, with its variables."""
-    environment = kubernetes_environment(
+    environment = around.native_environment(
         has_params=policy.spec.param_kind is not None, has_patches=has_patches
     )
     watch = around.watch_rule(policy.metadata.name)

@@ -25,6 +25,9 @@ from lictor.core.lang.cel.types import DYN, CelType, name_types, opaque_type
 
 Version = tuple[int, int]
 LATEST: Version = (1, 37)
+# The compatibility version of a server is one release behind its own by default: it refuses newer
+# functions in new expressions, and runs them in stored ones.
+NEW_EXPRESSIONS: Version = (LATEST[0], LATEST[1] - 1)
 LANGUAGE = (standard.OPERATORS, conversions.CONVERSIONS, standard.TEXTS, standard.TIMES)
 _ALWAYS: Version = (1, 0)
 # Since which compatibility version a new expression may use a library, in the order in which
@@ -125,3 +128,10 @@ def kubernetes_environment(
 def rule_environment(version: Version = LATEST, binary: Version = LATEST) -> Environment:
     """The environment of rules in a custom resource's schema: `self` and `oldSelf`."""
     return build_kubernetes(version, binary=binary).extend({"self": DYN, "oldSelf": DYN})
+
+
+@lru_cache(maxsize=1)
+def list_newer_functions() -> frozenset[str]:
+    """The functions that a server of the newest release refuses in new expressions."""
+    known = build_kubernetes(LATEST).functions
+    return frozenset(known) - frozenset(build_kubernetes(NEW_EXPRESSIONS).functions)
