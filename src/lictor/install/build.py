@@ -66,7 +66,7 @@ def list_templates() -> list[Json]:
         workloads += load_manifests("controller.yaml", words)
     workloads += build_monitoring(TEMPLATE)
     return [
-        *build_rights(TEMPLATE),
+        *build_rights(),
         *load_manifests("settings.yaml"),
         *sorted(workloads, key=_rank),
         *(ConditionalPart(("web.enabled",), each) for each in load_manifests("web.yaml")),

@@ -6,10 +6,10 @@
 - `!extended`, `!extended-map`, `!replaceable`: a list or map that values extend or replace
 - `!labels COMPONENT`, `!label-set`: the labels of an object; `!match COMPONENT`: those of selectors
 - `!arguments`: a command line; `!computed NAME`: fields that are computed from many values
-- `!rules`: the rules of a role, each as text: `group: resources: verbs`
+- `!rules`: the rules of a role, as lines of text: `group: resources: verbs`
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import yaml
@@ -31,59 +31,90 @@ from lictor.install.placeholders import (
 )
 
 _FOLDER = Path(__file__).parent / "manifests"
-# Stands for all kinds of policies and exceptions in `!rules`.
-_POLICIES = "POLICIES"
 
 
 class _ManifestLoader(yaml.CSafeLoader):
     """Constructs placeholders from tags."""
 
 
-def load_manifests(name: str, words: dict[str, str] | None = None) -> list[Json]:
+def load_manifests(name: str, words: dict[str, str] | None = None) -> Json:
     """The manifests of a file, after words in it are replaced."""
     text = (_FOLDER / name).read_text(encoding="utf-8")
     for word, replacement in (words or {}).items():
         text = text.replace(word, replacement)
-    found: list[Json] = yaml.load(text, _ManifestLoader)  # noqa: S506  (a SafeLoader)
-    return found
+    return yaml.load(text, _ManifestLoader)  # noqa: S506  (a SafeLoader)
 
 
-def build_rule(group: str, resources: str, verbs: str, names: Sequence[str] = ()) -> JsonObject:
-    """A rule of a role; resources and verbs are separated by spaces, `core` is the core group."""
-    rule: JsonObject = {
-        "apiGroups": ["" if group == "core" else group],
-        "resources": resources.split(),
-        "verbs": verbs.split(),
-    }
-    return {**rule, "resourceNames": list(names)} if names else rule
-
-
-def _read_rules(lines: Sequence[Json]) -> list[Json]:
+def read_rules(lines: Iterable[Json]) -> list[Json]:
+    """The rules of a role; entries that are no text stay as they are."""
     rules: list[Json] = []
-    for line in lines:
-        if not isinstance(line, str):
-            rules.append(line)
-            continue
-        group, *rest = line.split(": ")
-        if group == _POLICIES:
-            rules.extend(_list_policy_rules(rest[0]))
+    for entry in lines:
+        if isinstance(entry, str):
+            for line in entry.splitlines():
+                rules += _read_rule(line)
         else:
-            rules.append(build_rule(group, *rest))
+            rules.append(entry)
     return rules
 
 
+def _read_rule(line: str) -> Iterable[JsonObject]:
+    """`group: resources: verbs: names`, without a group and resources for kinds of policies."""
+    if line.startswith("#"):
+        return
+    words = line.split(": ")
+    choice, _, part = words[0].partition("/")
+    if choice in _KINDS:
+        for group, plurals in _list_plurals(_KINDS[choice]).items():
+            resources = [f"{plural}/{part}" if part else plural for plural in plurals]
+            yield _build_rule(group, resources, words[1])
+    else:
+        group, named, verbs, *names = words
+        yield _build_rule(group, named.split(), verbs, *names)
+
+
+def _build_rule(group: str, resources: Sequence[str], verbs: str, names: str = "") -> JsonObject:
+    rule: JsonObject = {
+        "apiGroups": ["" if group == "core" else group],
+        "resources": list(resources),
+        "verbs": [verb for word in verbs.split() for verb in _VERBS.get(word, (word,))],
+    }
+    return {**rule, "resourceNames": names.split()} if names else rule
+
+
+def _list_plurals(is_chosen: Callable[[PolicyKind], bool]) -> dict[str, list[str]]:
+    """The names of kinds by group."""
+    found: dict[str, list[str]] = {}
+    for kind in filter(is_chosen, registry().kinds):
+        found.setdefault(kind.group, []).append(kind.plural)
+    return found
+
+
 def _construct_rules(loader: yaml.CSafeLoader, node: yaml.SequenceNode) -> list[Json]:
-    return _read_rules(loader.construct_sequence(node, deep=True))
+    return read_rules(loader.construct_sequence(node, deep=True))
 
 
-def _list_policy_rules(verbs: str) -> list[Json]:
-    kinds: dict[str, list[PolicyKind]] = {}
-    for kind in registry().with_role(Role.POLICY, Role.DELETION, Role.EXCEPTION):
-        kinds.setdefault(kind.group, []).append(kind)
-    return [
-        build_rule(group, " ".join(kind.plural for kind in some), verbs)
-        for group, some in kinds.items()
-    ]
+def _is_policy(kind: PolicyKind) -> bool:
+    return kind.role in (Role.POLICY, Role.DELETION) and not kind.is_native
+
+
+def _is_served(kind: PolicyKind) -> bool:
+    """Does it name the server which evaluates it, or is it such a server?"""
+    return kind.role is Role.SERVER or (kind.path is not None and kind.path.per_policy)
+
+
+_VERBS = {
+    "read": ("get", "list", "watch"),
+    "write": ("create", "update", "patch", "delete"),
+}
+# What the words of `!rules` stand for. Kinds that Kubernetes has itself are only among ALL.
+_KINDS: dict[str, Callable[[PolicyKind], bool]] = {
+    "ALL": lambda kind: kind.role in (Role.POLICY, Role.DELETION, Role.EXCEPTION),
+    "POLICIES": _is_policy,
+    "LISTED": lambda kind: _is_policy(kind) and kind.is_listed,
+    "EXCEPTIONS": lambda kind: kind.role is Role.EXCEPTION and not kind.is_native,
+    "SERVERS": lambda kind: kind.role is Role.SERVER and not kind.is_native,
+    "SERVED": _is_served,
+}
 
 
 def _add_scalar(tag: str, build: Callable[[str], Json]) -> None:

@@ -173,7 +173,9 @@ class AdmissionHandler:
         is_exempt = self.state.is_exempt
         if not route.per_policy and is_exempt is not None and is_exempt(request):
             return ALLOWED
-        policy_set = self._choose_set(policy_set, request)
+        if route.skips_own_changes and self._is_own(request):
+            # For a change that policies made themselves, those that evaluate these, too.
+            policy_set = policy_set.own_changes
         verdict = await self._evaluator.evaluate(
             policy_set.blocking, request, deadline, size=review.size
         )
@@ -185,12 +187,6 @@ class AdmissionHandler:
             outcome = AdmissionOutcome(request, answer.allowed, route.mutating, verdict)
             self._post_admission.follow(policy_set, outcome, review.size)
         return answer
-
-    def _choose_set(self, policy_set: PolicySet, request: Request) -> PolicySet:
-        """For a change that policies made themselves, those that evaluate these, too."""
-        if policy_set.route.skips_own_changes and self._is_own(request):
-            return policy_set.own_changes
-        return policy_set
 
     async def _renew(
         self, policy_set: PolicySet, verdict: Verdict, deadline: float, size: int
