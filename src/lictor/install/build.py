@@ -7,9 +7,7 @@ from lictor.core.raw import Json, JsonObject
 from lictor.install.arguments import add_extra_flags, build_flags, write_text
 from lictor.install.crds import OPEN_REPORTS, build_crd, list_crd_kinds
 from lictor.install.installation import (
-    TEMPLATE,
     Installation,
-    build_cluster_object,
     build_labels,
     check_installation,
     choose_values,
@@ -20,7 +18,6 @@ from lictor.install.placeholders import (
     ArgumentList,
     ConditionalPart,
     Filler,
-    LabelSet,
     fill,
     fill_text,
 )
@@ -30,7 +27,6 @@ from lictor.install.values import CONTROLLERS, find_value, name_controller, name
 
 # A controller as the API server knows it.
 _USER = "system:serviceaccount:<<namespace>>:<<account {}>>"
-_POD_SECURITY = "pod-security.kubernetes.io"
 _ORDER = {
     "ServiceMonitor": 0,
     "PrometheusRule": 1,
@@ -53,7 +49,7 @@ def build_manifests(installation: Installation) -> list[JsonObject]:
     values = choose_values(installation)
     check_settings(find_value(values, "config.settings"))
     filler = _build_filler(installation, values)
-    namespace, *others = fill([_build_namespace(), *list_templates()], filler)
+    namespace, *others = fill([*load_manifests("namespace.yaml"), *list_templates()], filler)
     return [namespace, *build_kinds(values), *others]
 
 
@@ -64,7 +60,7 @@ def list_templates() -> list[Json]:
     for controller in CONTROLLERS[1:]:
         words = {"VALUES": name_controller(controller), "CONTROLLER": controller}
         workloads += load_manifests("controller.yaml", words)
-    workloads += build_monitoring(TEMPLATE)
+    workloads += build_monitoring()
     return [
         *build_rights(),
         *load_manifests("settings.yaml"),
@@ -152,11 +148,3 @@ def build_kinds(values: JsonObject) -> list[JsonObject]:
 def wants_open_reports(values: JsonObject) -> bool:
     """Are the kinds of openreports.io installed?"""
     return any(find_value(values, f"openreports.{name}") for name in ("enabled", "installCrds"))
-
-
-def _build_namespace() -> JsonObject:
-    """The Namespace, in which only Pods as careful as ours may run."""
-    made = build_cluster_object(TEMPLATE, "v1/Namespace", TEMPLATE.namespace, "namespace")
-    modes = {f"{_POD_SECURITY}/{mode}": "restricted" for mode in ("enforce", "warn")}
-    made["metadata"]["labels"] = LabelSet("namespace", modes)
-    return made

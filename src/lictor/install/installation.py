@@ -9,7 +9,7 @@ import msgspec
 from lictor.core.errors import NotFoundError, UsageError
 from lictor.core.lang.duration import NANOSECONDS, parse_duration
 from lictor.core.raw import Json, JsonObject
-from lictor.install.placeholders import FULLNAME, IMAGE, NAMESPACE, RELEASE, LabelSet
+from lictor.install.placeholders import FULLNAME, IMAGE, NAMESPACE, RELEASE
 from lictor.install.values import (
     CONTROLLERS,
     default_values,
@@ -215,32 +215,6 @@ def build_labels(installation: Installation, component: str) -> dict[str, str]:
         "app.kubernetes.io/name": f"{installation.prefix}-{component}",
         "app.kubernetes.io/version": installation.version,
         "app.kubernetes.io/managed-by": "lictor",
-    }
-
-
-def build_object(
-    installation: Installation, kind: str, name: str, component: str, **parts: Json
-) -> JsonObject:
-    """An object in our namespace. `kind` is `group/version/Kind`, or `version/Kind`."""
-    made = build_cluster_object(installation, kind, name, component, **parts)
-    made["metadata"]["namespace"] = installation.namespace
-    return made
-
-
-def build_cluster_object(
-    installation: Installation,  # noqa: ARG001 - as of an object in a namespace
-    kind: str,
-    name: str,
-    component: str,
-    **parts: Json,
-) -> JsonObject:
-    """An object that is in no namespace."""
-    api_version, _, short = kind.rpartition("/")
-    return {
-        "apiVersion": api_version,
-        "kind": short,
-        "metadata": {"name": name, "labels": LabelSet(component)},
-        **parts,
     }
 
 

@@ -1,52 +1,31 @@
 """Objects for Prometheus and Grafana: alerting rules and the dashboard."""
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Final
 
 from lictor.core.raw import Json, JsonObject
-from lictor.install.installation import Installation, build_object
-from lictor.install.placeholders import ConditionalPart, LabelSet, OptionalValueAt
+from lictor.install.manifest_files import load_manifests
 
 _FOLDER: Final = Path(__file__).parent
 DASHBOARD_FILE: Final = "lictor.json"
-_RULES: Final = "prometheusRule"
-_GRAFANA: Final = "grafana"
 
 
-def build_monitoring(installation: Installation) -> list[Json]:
-    """The objects, each under the condition that its value is enabled; with placeholders.
-
-    PrometheusRule is a kind of the Prometheus operator, which not every cluster has.
-    """
-    return [_build_rule(installation), _build_dashboard_map(installation)]
+def build_monitoring() -> list[Json]:
+    """The objects, each under the condition that its value is enabled; with placeholders."""
+    words = {
+        "RULE_GROUPS": json.dumps(build_rule_groups('namespace="<<namespace>>"')),
+        "DASHBOARD_FILE": DASHBOARD_FILE,
+        "DASHBOARD_TEXT": json.dumps(render_dashboard_file()),
+    }
+    found: list[Json] = load_manifests("monitoring.yaml", words)
+    return found
 
 
 def render_dashboard_file() -> str:
     """The dashboard as a file for Grafana's import."""
     return (_FOLDER / "dashboard.json").read_text(encoding="utf-8")
-
-
-def _build_rule(installation: Installation) -> Json:
-    """The alerts of this installation."""
-    groups = build_rule_groups(f'namespace="{installation.namespace}"')
-    kind = "monitoring.coreos.com/v1/PrometheusRule"
-    made = build_object(
-        installation, kind, installation.prefix, "monitoring", spec={"groups": groups}
-    )
-    made["metadata"]["labels"] = LabelSet("monitoring", paths=(f"{_RULES}.additionalLabels",))
-    made["metadata"]["annotations"] = OptionalValueAt((f"{_RULES}.additionalAnnotations",))
-    return ConditionalPart((f"{_RULES}.enabled",), made)
-
-
-def _build_dashboard_map(installation: Installation) -> Json:
-    """A ConfigMap with the dashboard; Grafana's sidecar finds it by its labels."""
-    data = {DASHBOARD_FILE: render_dashboard_file()}
-    name = f"{installation.prefix}-grafana"
-    made = build_object(installation, "v1/ConfigMap", name, "monitoring", data=data)
-    made["metadata"]["labels"] = LabelSet("monitoring", paths=(f"{_GRAFANA}.labels",))
-    made["metadata"]["annotations"] = OptionalValueAt((f"{_GRAFANA}.annotations",))
-    return ConditionalPart((f"{_GRAFANA}.enabled",), made)
 
 
 # In alerts.toml: the matchers that select the series of one installation.
