@@ -22,12 +22,12 @@ from lictor.images.manifests import (
     read_manifest,
 )
 from lictor.images.pool import RegistryServer
+from lictor.images.registry_session import REFUSED, RegistrySession, RepositoryRequest
 from lictor.images.repository_name import (
     Repository,
     check_digest,
     compute_digest,
 )
-from lictor.images.request_sender import REFUSED, RepositoryRequest, RequestSender
 from lictor.images.settings import RegistrySettings
 from lictor.images.transport import RegistryRequest, split_url
 from lictor.images.waiting import SharedRequests
@@ -50,11 +50,11 @@ class RegistryClient:
 
     def __init__(self, settings: RegistrySettings, keychain: Keychain) -> None:
         self._settings = settings
-        self._sender = RequestSender(settings, keychain)
+        self._session = RegistrySession(settings, keychain)
         self.shared = SharedRequests(settings.question_seconds)
 
     def close(self) -> None:
-        self._sender.close()
+        self._session.close()
 
     async def fetch_manifest(
         self, repository: Repository, tag_or_digest: str, access: RegistryAccess
@@ -99,7 +99,7 @@ class RegistryClient:
     ) -> tuple[Descriptor, ...]:
         most = self._settings.manifest_bytes
         wanted = RepositoryRequest(repository, f"referrers/{digest}", access, OCI_INDEX, most)
-        response = await self._sender.send(wanted)
+        response = await self._session.send(wanted)
         if response.status_code in _NO_REFERRERS:
             return await self._find_by_tag(repository, digest, access)
         found: list[Descriptor] = []
@@ -111,7 +111,7 @@ class RegistryClient:
             following = _find_next_page(response, wanted)
             if following is None:
                 return tuple(found)
-            response = await self._sender.send(following)
+            response = await self._session.send(following)
         raise LookupFailedError(f"{wanted.name}: more than {MOST_DESCRIPTORS} referrers")
 
     async def _find_by_tag(
@@ -130,7 +130,7 @@ class RegistryClient:
         login = read_userinfo(url)
         most = self._settings.manifest_bytes
         request = RegistryRequest(server, target, url, authorization=login, most_bytes=most)
-        return await self._sender.exchange(request)
+        return await self._session.exchange(request)
 
     async def fetch_file(self, url: str, namespace: str) -> bytes:
         """Fetch a URL without credentials; hosts that may lack TLS are tried without it."""
@@ -144,7 +144,7 @@ class RegistryClient:
 
         async def send(chosen: RegistryServer) -> ClientResponse:
             most = self._settings.blob_bytes
-            return await self._sender.exchange(
+            return await self._session.exchange(
                 RegistryRequest(chosen, target, url, most_bytes=most)
             )
 
@@ -154,7 +154,7 @@ class RegistryClient:
             unchecked = replace(server, is_verified=False)
             port = 80 if server.port == 443 else server.port
             plain = replace(unchecked, is_secure=False, port=port)
-            response = await self._sender.find_out(unchecked, plain, send)
+            response = await self._session.find_out(unchecked, plain, send)
         _check_answer(response, url)
         return response.content
 
@@ -163,12 +163,12 @@ class RegistryClient:
     ) -> None:
         """Upload a blob in one request, which every registry supports."""
         begin = RepositoryRequest(repository, "blobs/uploads/", access, method="POST", body=b"")
-        response = await self._sender.send(begin)
+        response = await self._session.send(begin)
         if response.status_code != 202:
             _refuse_upload(response, begin)
         path = _find_upload(response, begin) + f"digest={quote(compute_digest(content))}"
         wanted = replace(begin, path=path, method="PUT", body=content)
-        response = await self._sender.send(wanted)
+        response = await self._session.send(wanted)
         if response.status_code not in (201, 202, 204):
             _refuse_upload(response, wanted)
 
@@ -180,7 +180,7 @@ class RegistryClient:
         wanted = RepositoryRequest(
             repository, path, access, method="PUT", body=content, content_type=OCI_MANIFEST
         )
-        response = await self._sender.send(wanted)
+        response = await self._session.send(wanted)
         if response.status_code not in (201, 202):
             _refuse_upload(response, wanted)
 
@@ -196,7 +196,7 @@ class RegistryClient:
         return await fetch(repository)
 
     async def _get(self, wanted: RepositoryRequest) -> bytes:
-        response = await self._sender.send(wanted)
+        response = await self._session.send(wanted)
         _check_answer(response, wanted.name)
         return response.content
 

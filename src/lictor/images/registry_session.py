@@ -50,7 +50,7 @@ class RepositoryRequest(msgspec.Struct, frozen=True):
         return path if path.startswith("/") else f"/v2/{self.repository.path}/{path}"
 
 
-class RequestSender:
+class RegistrySession:
     """Sends requests for repositories. Belongs to one event loop."""
 
     def __init__(self, settings: RegistrySettings, keychain: Keychain) -> None:
