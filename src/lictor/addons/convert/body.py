@@ -119,8 +119,8 @@ def _element(loop: ForEachValidate, item: Value, scope: ExpressionScope, nesting
         raise CompileError("elementScope: false")
     inside = scope.bind(**{"element": item, f"element{nesting}": item})
     inside = bind_context(loop.context, inside)
-    asked = translate_conditions(loop.preconditions, replace(inside, strict=False))
-    return all_of((asked, _fails(loop, item, inside, nesting)))
+    tested = translate_conditions(loop.preconditions, replace(inside, strict=False))
+    return all_of((tested, _fails(loop, item, inside, nesting)))
 
 
 def _fails(loop: ForEachValidate, item: Value, scope: ExpressionScope, nesting: int) -> Test:

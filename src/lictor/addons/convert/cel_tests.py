@@ -113,10 +113,10 @@ def _join(parts: tuple[Test, ...], *, every: bool) -> Test:
 
 def _line(first: list[Test], rest: Test, *, every: bool) -> Test:
     *before, risky = first
-    asked: Test = (
+    tested: Test = (
         ConditionalTest(risky, rest, FALSE) if every else ConditionalTest(risky, TRUE, rest)
     )
-    return JoinedTests((*before, asked), every) if before else asked
+    return JoinedTests((*before, tested), every) if before else tested
 
 
 def negate(test: Test) -> Test:

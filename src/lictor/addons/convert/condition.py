@@ -103,14 +103,14 @@ def _read(value: Json, scope: ExpressionScope) -> Value:
 def translate_operator(name: str, key: Value, value: Value, scope: ExpressionScope) -> Test:
     """Whether an operator holds for a key and a value."""
 
-    def ask(one: Value) -> Test:
+    def check(one: Value) -> Test:
         return test_each(value, lambda other: _translate_pair(name, one, other, scope))
 
     # Some element passes only if there are elements: no separate test is needed.
-    asks_twice = name.lower().startswith("any") and isinstance(key, Either) and _is_full(key)
-    if asks_twice and isinstance(key, Either) and ask(settle(key.other)) == FALSE:
-        return ask(key.then)
-    return test_each(key, ask)
+    is_repeated = name.lower().startswith("any") and isinstance(key, Either) and _is_full(key)
+    if is_repeated and isinstance(key, Either) and check(settle(key.other)) == FALSE:
+        return check(key.then)
+    return test_each(key, check)
 
 
 def _is_full(key: Either) -> bool:

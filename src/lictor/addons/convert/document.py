@@ -15,6 +15,7 @@ from lictor.addons.convert.plan import ConversionContext
 from lictor.addons.convert.rule_group import RulePlan
 from lictor.addons.convert.selection import (
     ResolvedKind,
+    build_for,
     resource_rules,
     select,
     translate_match_for,
@@ -93,17 +94,16 @@ def find_trigger(
         )
         return bind_context(rule.context, scope)
 
-    def ask(operation: str) -> Test:
+    def check(operation: str) -> Test:
         return translate_conditions(
             rule.preconditions, scope_of(operation, PolicyVariables(inline=True))
         )
 
     wanted = selection.operations or _USUAL
-    operations = tuple(op for op in wanted if op in _USUAL and ask(op) != FALSE)
+    operations = tuple(op for op in wanted if op in _USUAL and check(op) != FALSE)
     if not operations:
         raise CompileError("a rule that concerns no request")
-    asked = [ask(operation) for operation in operations]
-    condition = asked[0] if all(test == asked[0] for test in asked) else ask("")
+    condition = build_for(operations, check)
     match = translate_match_for(rule, selection.kinds, subject, operations)
     return RuleTrigger(
         selection.kinds,
@@ -114,8 +114,8 @@ def find_trigger(
     )
 
 
-def _name(match: Test, asked: Test, rule: Rule) -> Iterable[tuple[str, str]]:
-    for name, test in (("match", match), ("preconditions", asked)):
+def _name(match: Test, tested: Test, rule: Rule) -> Iterable[tuple[str, str]]:
+    for name, test in (("match", match), ("preconditions", tested)):
         if test != TRUE:
             yield name, render(test)
     for condition in rule.cel_preconditions:

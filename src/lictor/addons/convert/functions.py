@@ -144,14 +144,14 @@ def _on_text(method: str) -> Function:
     return call
 
 
-def _ask_text(method: str) -> Function:
+def _check_text(method: str) -> Function:
     def call(_scope: ExpressionScope, _names: LoopNames, subject: Value, sought: Value) -> Value:
-        def ask(one: Value) -> Test:
+        def check(one: Value) -> Test:
             operand, other = as_cel_value(one).certain(), as_cel_value(sought).certain()
             text = f"{wrap(operand.text)}.{method}({other.text})"
             return Atom(text, risky=operand.risky or other.risky)
 
-        return TestValue(test_each(subject, ask))
+        return TestValue(test_each(subject, check))
 
     return call
 
@@ -163,12 +163,12 @@ def _regex_match(
         raise CompileError("a regular expression that is not a constant")
     expression = quote(pattern.value)
 
-    def ask(one: Value) -> Test:
+    def check(one: Value) -> Test:
         operand = as_cel_value(one).certain()
         text = wrap(operand.text) if operand.type in ("string", "") else f"string({operand.text})"
         return Atom(f"{text}.matches({expression})", risky=operand.risky)
 
-    return TestValue(test_each(subject, ask))
+    return TestValue(test_each(subject, check))
 
 
 def _to_string(_scope: ExpressionScope, _names: LoopNames, value: Value) -> Value:
@@ -217,14 +217,14 @@ def _not_null(_scope: ExpressionScope, _names: LoopNames, *values: Value) -> Val
 
 FUNCTIONS: dict[str, Function] = {
     "contains": _contains,
-    "ends_with": _ask_text("endsWith"),
+    "ends_with": _check_text("endsWith"),
     "join": _join,
     "keys": _keys,
     "length": _length,
     "not_null": _not_null,
     "regex_match": _regex_match,
     "split": _split,
-    "starts_with": _ask_text("startsWith"),
+    "starts_with": _check_text("startsWith"),
     "to_array": _to_array,
     "to_lower": _on_text("lowerAscii"),
     "to_string": _to_string,

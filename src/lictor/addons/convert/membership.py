@@ -78,14 +78,14 @@ def _over(
     if isinstance(value, Constant) and not isinstance(value.value, str | list):
         return FALSE
 
-    def ask(one: Value) -> Test:
+    def check(one: Value) -> Test:
         found = test_each(one, lambda each: _is_member(each, value, scope))
         return negate(found) if negated else found
 
     if isinstance(key, LoopList):
-        return quantify(key, ask, every=every)
+        return quantify(key, check, every=every)
     join = all_of if every else any_of
-    return join(ask(settle(item)) for item in key.items)
+    return join(check(settle(item)) for item in key.items)
 
 
 def _is_member(key: Value, value: Value, scope: ExpressionScope) -> Test:

@@ -34,7 +34,7 @@ from lictor.addons.convert.pod_templates import (
     share_paths,
     share_text,
 )
-from lictor.addons.convert.rule_group import are_told_apart, ask_kind, name_document
+from lictor.addons.convert.rule_group import are_distinct, match_kind, name_document
 from lictor.addons.convert.selection import ResolvedKind, resource_rules
 from lictor.addons.convert.simplify import simplify
 from lictor.addons.convert.validating import API_VERSION
@@ -241,24 +241,24 @@ def _merge_parts(parts: list[_MutationPart]) -> list[list[_MutationPart]]:
             families.append([part])
         else:
             fitting.append(part)
-    return [_ask_apart(family) for family in families]
+    return [_separate_parts(family) for family in families]
 
 
 def _can_join(family: list[_MutationPart], other: _MutationPart) -> bool:
     return all(
         part.trigger.namespace_selector == other.trigger.namespace_selector
         and part.trigger.operations == other.trigger.operations
-        and are_told_apart(part.trigger.kinds, other.trigger.kinds)
+        and are_distinct(part.trigger.kinds, other.trigger.kinds)
         for part in family
     )
 
 
-def _ask_apart(parts: list[_MutationPart]) -> list[_MutationPart]:
+def _separate_parts(parts: list[_MutationPart]) -> list[_MutationPart]:
     if all(_agree(parts[0], part) for part in parts):
         return parts
     kinds = tuple(dict.fromkeys(kind for part in parts for kind in part.trigger.kinds))
     shared = _find_shared(parts)
-    return [_ask_first(part, kinds, shared) for part in parts]
+    return [_add_conditions(part, kinds, shared) for part in parts]
 
 
 def _find_shared(parts: list[_MutationPart]) -> tuple[tuple[str, str], ...]:
@@ -266,12 +266,12 @@ def _find_shared(parts: list[_MutationPart]) -> tuple[tuple[str, str], ...]:
     return tuple(each for each in first if all(each in conditions for conditions in rest))
 
 
-def _ask_first(
+def _add_conditions(
     part: _MutationPart, kinds: tuple[ResolvedKind, ...], shared: tuple[tuple[str, str], ...]
 ) -> _MutationPart:
     """The part in a policy about more kinds, with fewer conditions."""
     trigger = part.trigger
-    gate = all_of((*ask_kind(trigger.kinds, kinds), *_list_own(part, shared), part.gate))
+    gate = all_of((*match_kind(trigger.kinds, kinds), *_list_own(part, shared), part.gate))
     return replace(
         part, pod=None, trigger=replace(trigger, kinds=kinds, conditions=shared), gate=gate
     )

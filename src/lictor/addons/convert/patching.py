@@ -24,8 +24,8 @@ from lictor.core.raw import Json
 def write_json(value: Json, scope: ExpressionScope) -> str:
     """The expression that makes a document.
 
-    CEL wants the values of a map, and the elements of a list, to be of one type, unless each says
-    that it may be of any.
+    CEL requires the values of a map, and the elements of a list, to be of one type, unless each is
+    marked with `dyn`.
     """
     if isinstance(value, dict):
         return _write_map(value, scope)

@@ -1,7 +1,7 @@
 """Converts maps and lists of a pattern to CEL tests: when it fails, and when it is skipped.
 
-The rules are those of `core.lang.pattern.tree`, which says why: anchors precede plain keys, what
-holds anchors comes before what does not, and a condition that is not met excuses what follows it.
+The order is that of `core.lang.pattern.tree`: anchors precede plain keys, values with anchors
+precede those without, and a condition that is not met skips what follows it.
 """
 
 from collections.abc import Callable, Iterable

@@ -28,6 +28,7 @@ from lictor.addons.convert.rule_group import RulePlan
 from lictor.addons.convert.selection import (
     ResolvedKind,
     RuleSelection,
+    build_for,
     select,
     translate_match,
     translate_match_for,
@@ -136,7 +137,7 @@ class _Planner(msgspec.Struct, frozen=True):
         for name, text in subject.variables(is_strict=is_strict).items():
             self.hoisted.expressions.setdefault(name, text)
         match = self._for_each(operations, subject, self._match)
-        asked = self._for_each(operations, subject, self._asked)
+        tested = self._for_each(operations, subject, self._preconditions)
         fails = self._relaxed(operations, subject)
         message, notes = translate_message(self.validate, self._scope(subject))
         validation = {"expression": render(self._plain(negate(fails))), **message}
@@ -146,7 +147,7 @@ class _Planner(msgspec.Struct, frozen=True):
             operations,
             self.pod,
             self.selection.namespace_selector,
-            tuple(self._conditions((("match", match), ("preconditions", asked)))),
+            tuple(self._conditions((("match", match), ("preconditions", tested)))),
             (),
             (validation,),
             action=base_action(self.context.policy, self.rule),
@@ -175,7 +176,7 @@ class _Planner(msgspec.Struct, frozen=True):
             return False
         root = "oldObject" if operation == "DELETE" else "object"
         subject = replace(self._base, root=root, operation=operation)
-        parts = (self._asked(subject), self._fails(subject, PolicyVariables(inline=True)))
+        parts = (self._preconditions(subject), self._fails(subject, PolicyVariables(inline=True)))
         return all_of(parts) != FALSE
 
     # --- where the resource is
@@ -210,8 +211,7 @@ class _Planner(msgspec.Struct, frozen=True):
         build: Callable[[ResourceRoot], Test],
     ) -> Test:
         """Without the operation where it makes no difference."""
-        made = [build(replace(subject, operation=operation)) for operation in operations]
-        return made[0] if all(test == made[0] for test in made) else build(subject)
+        return build_for(operations, lambda each: build(replace(subject, operation=each)))
 
     # --- parts
 
@@ -227,7 +227,7 @@ class _Planner(msgspec.Struct, frozen=True):
         # A controller is matched by its own name and labels, not by those of its Pods.
         return translate_match(self.rule, self._kinds, replace(subject, inline=True, pod=None))
 
-    def _asked(self, subject: ResourceRoot) -> Test:
+    def _preconditions(self, subject: ResourceRoot) -> Test:
         scope = self._scope(replace(subject, inline=True), PolicyVariables(inline=True))
         return translate_conditions(self.rule.preconditions, scope)
 
@@ -274,10 +274,10 @@ class _Planner(msgspec.Struct, frozen=True):
         None if the tests differ.
         """
         each = replace(self._base, root=EACH)
-        asked = self._for_each(operations, each, self._fails)
-        if asked != self._fails(replace(each, operation="CREATE")):
+        tested = self._for_each(operations, each, self._fails)
+        if tested != self._fails(replace(each, operation="CREATE")):
             return None
-        good = simplify(negate(asked))
+        good = simplify(negate(tested))
         # re: linear - fixed letters between conditions
         used = [n for n in LOOPED if re.search(rf"(?<![\w.]){n}\b", render(good))]
         if len(used) != 1:
@@ -288,8 +288,8 @@ class _Planner(msgspec.Struct, frozen=True):
             both = self.hoisted.add(f"{name}s", both)
         # What is not there is not wrong.
         right = render(any_of((compare(name, "==", "null"), good)))
-        told = self.hoisted.add("isRight", f"{both}.map({name}, {right})")
-        return Atom(f"{told}[0]"), Atom(f"{told}[1]"), self._old_matches()
+        variable = self.hoisted.add("isRight", f"{both}.map({name}, {right})")
+        return Atom(f"{variable}[0]"), Atom(f"{variable}[1]"), self._old_matches()
 
 
 def plan_cel(
@@ -326,9 +326,9 @@ def _write_cel_conditions(
     if match != TRUE:
         yield "match", match
     scope = bind_context(rule.context, ExpressionScope(subject, PolicyVariables(inline=True)))
-    asked = translate_conditions(rule.preconditions, scope)
-    if asked != TRUE:
-        yield "preconditions", asked
+    tested = translate_conditions(rule.preconditions, scope)
+    if tested != TRUE:
+        yield "preconditions", tested
     for condition in rule.cel_preconditions:
         yield condition.name, Atom(condition.expression, risky=True)
 

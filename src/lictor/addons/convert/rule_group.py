@@ -107,10 +107,10 @@ def _can_join(one: RulePlan, other: RulePlan) -> bool:
     mine = dict(one.variables)
     if any(mine.get(name, text) != text for name, text in other.variables):
         return False
-    return are_told_apart(one.kinds, other.kinds)
+    return are_distinct(one.kinds, other.kinds)
 
 
-def are_told_apart(some: tuple[ResolvedKind, ...], others: tuple[ResolvedKind, ...]) -> bool:
+def are_distinct(some: tuple[ResolvedKind, ...], others: tuple[ResolvedKind, ...]) -> bool:
     """Whether the name of a kind identifies it."""
     if any("*" in kind.kind for kind in (*some, *others)):
         return some == others
@@ -149,12 +149,14 @@ def _guard_all(group: RulePlan, whole: RulePlan) -> Iterable[JsonObject]:
 
 
 def _list_guards(group: RulePlan, whole: RulePlan) -> Iterable[Test]:
-    yield from ask_kind(group.kinds, whole.kinds)
+    yield from match_kind(group.kinds, whole.kinds)
     if set(group.operations) != set(whole.operations):
         yield is_one_of("request.operation", group.operations)
 
 
-def ask_kind(wanted: tuple[ResolvedKind, ...], others: tuple[ResolvedKind, ...]) -> Iterable[Test]:
+def match_kind(
+    wanted: tuple[ResolvedKind, ...], others: tuple[ResolvedKind, ...]
+) -> Iterable[Test]:
     """Whether a request is about one of the kinds, where there are others."""
     if {kind.kind for kind in wanted} != {kind.kind for kind in others}:
         yield is_one_of("request.kind.kind", [kind.kind for kind in wanted])
@@ -178,8 +180,8 @@ def guard_text(condition: Test, expression: str) -> str:
         # `||` would forget that the test could not be evaluated.
         return f"({render(condition)}) ? ({expression}) : true"
     otherwise = f"({expression})" if _holds_choice(expression) else expression
-    unasked = simplify(negate(condition))
-    return f"{render(unasked)} || {otherwise}"
+    unmatched = simplify(negate(condition))
+    return f"{render(unmatched)} || {otherwise}"
 
 
 def _holds_choice(text: str) -> bool:

@@ -1,6 +1,6 @@
 """`match` and `exclude` of a rule as resource rules and conditions in CEL."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -224,10 +224,16 @@ def translate_match_for(
 ) -> Test:
     """The same where only these operations come; without them where they make no difference."""
     # A controller is matched by its own name and labels, not by those of its Pods.
-    outer = replace(subject, pod=None)
-    given = tuple(kinds)
-    made = [translate_match(rule, given, replace(outer, operation=each)) for each in operations]
-    return made[0] if all(test == made[0] for test in made) else translate_match(rule, given, outer)
+    outer, given = replace(subject, pod=None), tuple(kinds)
+    return build_for(
+        operations, lambda each: translate_match(rule, given, replace(outer, operation=each))
+    )
+
+
+def build_for(operations: Iterable[str], build: Callable[[str], Test]) -> Test:
+    """A test for these operations; without the operation where it makes no difference."""
+    made = [build(operation) for operation in operations]
+    return made[0] if all(test == made[0] for test in made) else build("")
 
 
 class _Filters(msgspec.Struct, frozen=True):
@@ -273,8 +279,6 @@ class _Filters(msgspec.Struct, frozen=True):
             raise CompileError("a namespaceSelector in exclude")
 
     def _kind(self, wanted: ResourceDescription) -> Test:
-        from lictor.core.lang.kind_selector import parse_kind_selector
-
         if not wanted.kinds:
             return TRUE
         named = [parse_kind_selector(kind).kind for kind in wanted.kinds]
@@ -344,9 +348,9 @@ class _Filters(msgspec.Struct, frozen=True):
         if groups:
             listed = "request.userInfo.?groups.orValue([])"
             tests.append(for_some(listed, "group", _match_any(groups, "group")))
-        asked = all_of((known, any_of(tests)))
+        tested = all_of((known, any_of(tests)))
         # The caller is unknown when resources are scanned; such rules then match everything.
-        return any_of((negate(known), asked)) if forgiving else asked
+        return any_of((negate(known), tested)) if forgiving else tested
 
 
 def _user_name(caller: Caller) -> str:

@@ -145,31 +145,31 @@ def pick(value: Value, change: Callable[[Value], Value]) -> Value:
     return change(value)
 
 
-def test_each(value: Value, ask: Callable[[Value], Test]) -> Test:
+def test_each(value: Value, check: Callable[[Value], Test]) -> Test:
     """Test a value, or both that it may be."""
     value = settle(value)
     if isinstance(value, Either):
-        return choose(value.condition, test_each(value.then, ask), test_each(value.other, ask))
-    return ask(value)
+        return choose(value.condition, test_each(value.then, check), test_each(value.other, check))
+    return check(value)
 
 
 def is_present(value: Value) -> Test:
     """Whether the value is not null."""
 
-    def ask(one: Value) -> Test:
+    def check(one: Value) -> Test:
         if isinstance(one, Constant):
             return SettledTest(one.value is not None)
         if isinstance(one, CelValue | LoopList):
             return one.present
         return TRUE
 
-    return test_each(value, ask)
+    return test_each(value, check)
 
 
 def is_true(value: Value) -> Test:
     """Whether JMESPath takes the value for true: it is there, not false and not empty."""
 
-    def ask(one: Value) -> Test:
+    def check(one: Value) -> Test:
         match one:
             case Constant():
                 return SettledTest(not is_false(one.value))
@@ -181,7 +181,7 @@ def is_true(value: Value) -> Test:
                 return quantify(one, lambda _: TRUE, every=False)
         return TRUE
 
-    return test_each(value, ask)
+    return test_each(value, check)
 
 
 def _is_full(operand: CelValue) -> Test:
@@ -237,11 +237,11 @@ def _is_constant(value: Value, sought: Json) -> Test:
 # --- lists that are gone through
 
 
-def quantify(stream: LoopList, ask: Callable[[Value], Test], *, every: bool) -> Test:
+def quantify(stream: LoopList, check: Callable[[Value], Test], *, every: bool) -> Test:
     """Test all elements, or whether one passes."""
     item = settle(stream.item)
-    present, asked = is_present(item), ask(_there(item))
-    test = any_of((negate(present), asked)) if every else all_of((present, asked))
+    present, tested = is_present(item), check(_there(item))
+    test = any_of((negate(present), tested)) if every else all_of((present, tested))
     for source in reversed(stream.sources):
         operand = source.operand
         if every:

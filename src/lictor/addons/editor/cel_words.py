@@ -182,11 +182,11 @@ def _list_declared(context: ExpressionContext) -> Iterator[WordHelp]:
 def _list_fields(receiver: str, context: ExpressionContext) -> Iterator[WordHelp]:
     # Requests have the same fields in JMESPath.
     notes = load_words().jmespath
-    told = set()
+    seen = set()
     for form in _infer_forms(receiver, context):
         for name, inner in list(form.map.fields.items()) if form.map else []:
-            if name not in told:
-                told.add(name)
+            if name not in seen:
+                seen.add(name)
                 detail, note = notes.get(f"{receiver}.{name}", (name_form(inner), ""))
                 yield WordHelp(name, detail, note)
 
@@ -237,12 +237,12 @@ def _has_library(name: str, context: ExpressionContext) -> bool:
 
 
 def _list_library(overloads: Iterable[NamedOverload]) -> Iterator[WordHelp]:
-    told = set()
+    seen = set()
     for each in overloads:
         key = f".{each.name}" if each.is_member else each.name
         note = load_words().library.get(key)
-        if note is not None and key not in told:
-            told.add(key)
+        if note is not None and key not in seen:
+            seen.add(key)
             yield WordHelp(each.name, _write_signature(each), note, kind=WordKind.FUNCTION)
 
 
@@ -273,11 +273,11 @@ def _list_members(receiver: str, context: ExpressionContext) -> Iterator[WordHel
     for name, member in load_words().members.items():
         if not kinds or kinds & set(member.receivers.split()):
             yield WordHelp(name, member.signature, member.note, member.example, WordKind.FUNCTION)
-    told = load_words().members
+    described = load_words().members
     yield from _list_library(
         each
         for each in context.environment.list_overloads()
-        if each.is_member and each.name not in told and each.params[0].name in kinds
+        if each.is_member and each.name not in described and each.params[0].name in kinds
     )
 
 

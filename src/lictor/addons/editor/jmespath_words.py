@@ -29,11 +29,11 @@ class JmesPathLocation(msgspec.Struct, frozen=True):
 
 def list_query_words(text: str, location: JmesPathLocation) -> Iterator[WordHelp]:
     """What may follow the text of an expression."""
-    asked = read_asked(text)
-    if asked:
-        yield from _list_fields(asked, location)
+    owner = read_owner(text)
+    if owner:
+        yield from _list_fields(owner, location)
     if not text.rstrip().endswith("."):
-        if not asked:
+        if not owner:
             yield from _list_variables(location)
         yield from map(_show_function, FUNCTIONS)
 
@@ -42,8 +42,8 @@ def describe_query_word(text: str, location: JmesPathLocation) -> WordHelp | Non
     """What the last word of a text is."""
     found = _LAST_WORD.search(text)
     word = found[0] if found else ""
-    asked = read_asked(text)
-    fields = _list_fields(asked, location) if asked else _list_variables(location)
+    owner = read_owner(text)
+    fields = _list_fields(owner, location) if owner else _list_variables(location)
     known = next((each for each in fields if each.word == word), None)
     return known or (_show_function(word) if word in FUNCTIONS else None)
 
@@ -81,30 +81,30 @@ def _list_entries(location: JmesPathLocation) -> Iterator[Field]:
         yield from part["context"].each()
 
 
-def _list_fields(asked: str, location: JmesPathLocation) -> Iterator[WordHelp]:
+def _list_fields(owner: str, location: JmesPathLocation) -> Iterator[WordHelp]:
     """The fields of what an expression answers."""
-    types = find_expression_types(location.policy, location.path, asked, location.schemas)
+    types = find_expression_types(location.policy, location.path, owner, location.schemas)
     listed = list(list_object_fields(FieldLocation(types, ())))
-    told = {each.word for each in listed}
+    seen = {each.word for each in listed}
     yield from listed
-    root = asked.removesuffix("[0]")
+    root = owner.removesuffix("[0]")
     for name, (detail, note) in load_words().jmespath.items():
         parent, _, last = name.rpartition(".")
-        if parent and last not in told and _is_same(parent, root):
+        if parent and last not in seen and _is_same(parent, root):
             yield WordHelp(last, detail, note)
     yield from _list_config_map(root, location)
 
 
-def _is_same(parent: str, asked: str) -> bool:
+def _is_same(parent: str, owner: str) -> bool:
     if parent.startswith("images.containers."):
-        steps = asked.replace("[0]", "").split(".")
+        steps = owner.replace("[0]", "").split(".")
         return len(steps) == 3 and steps[0] == "images"
-    return parent == asked
+    return parent == owner
 
 
-def _list_config_map(asked: str, location: JmesPathLocation) -> Iterator[WordHelp]:
+def _list_config_map(owner: str, location: JmesPathLocation) -> Iterator[WordHelp]:
     for entry in _list_entries(location):
-        if entry["configMap"] and entry["name"].text == asked:
+        if entry["configMap"] and entry["name"].text == owner:
             yield WordHelp("data", "map of string", "the entries of the ConfigMap")
             yield WordHelp("metadata", "object", "its name, labels and annotations")
 
@@ -112,7 +112,7 @@ def _list_config_map(asked: str, location: JmesPathLocation) -> Iterator[WordHel
 # --- the part of an expression that the place belongs to
 
 
-def read_asked(text: str) -> str:
+def read_owner(text: str) -> str:
     """The expression whose fields may stand at the end of a text; empty for variables.
 
     `a.b[?c.` reads fields of `a.b[0].c`, and `length(a.` fields of `a`.

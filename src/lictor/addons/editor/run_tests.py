@@ -61,8 +61,8 @@ async def run_test(path: str) -> TestAnswer:
         return TestAnswer("", f"no result within {_LONGEST_SECONDS:g} s", is_good=False)
     text = output.decode(errors="replace")
     lines = [line for line in text.splitlines() if line.strip()]
-    told = next((line for line in reversed(lines) if line.startswith("Test Summary")), "")
-    summary = told or (lines[-1] if lines else "no output")
+    found = next((line for line in reversed(lines) if line.startswith("Test Summary")), "")
+    summary = found or (lines[-1] if lines else "no output")
     return TestAnswer(text, summary, is_good=process.returncode == 0)
 
 

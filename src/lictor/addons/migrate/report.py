@@ -246,9 +246,9 @@ def _list_settings(inventory: KyvernoInventory) -> Iterable[KeptSetting]:
         is_metrics = name == names.metrics_config_map
         problems = () if is_metrics else read_settings(config_map).problems
         for key, value in (config_map.get("data") or {}).items():
-            told = "; ".join(p.partition(": ")[2] for p in problems if p.startswith(f"{key}: "))
+            flaws = "; ".join(p.partition(": ")[2] for p in problems if p.startswith(f"{key}: "))
             is_known = key in (_METRICS_SETTINGS if is_metrics else SETTINGS)
-            yield KeptSetting(name, key, str(value), told if is_known else "not used")
+            yield KeptSetting(name, key, str(value), flaws if is_known else "not used")
 
 
 def _find_stale_kinds(
