@@ -24,6 +24,7 @@ from lictor.addons.web.pages.addresses import (
 )
 from lictor.addons.web.records import Board
 from lictor.core.errors import LoadError
+from lictor.core.files import read_bytes
 from lictor.core.load.yaml import Document, iter_documents
 from lictor.core.raw import Json
 from lictor.kubernetes.cache import Cache, Change, ChangeType
@@ -126,10 +127,7 @@ def _as_list(value: Json) -> list[Json]:
 
 def read_boards_file(path: Path) -> tuple[Board, ...]:
     """The boards of a file given by the user; LoadError if it contains none."""
-    try:
-        return read_boards(path.read_bytes(), str(path))
-    except OSError as error:
-        raise LoadError(error.strerror or str(error), where=str(path)) from error
+    return read_boards(read_bytes(str(path)), str(path))
 
 
 class ClusterBoards:

@@ -66,16 +66,16 @@ class TargetQueue:
             if not self._left_out:
                 log.warning("notifications are left out: the target is behind", extra=self._facts())
             self._left_out += 1
-            self._counts.drop("full")
+            self._counts.dropped["full"].inc()
             return
         self._waiting[key] = result
-        self._counts.wait(len(self._waiting))
+        self._counts.waiting.set(len(self._waiting))
         self._filled.set()
 
     def clear(self) -> None:
         """Forget what waits: someone else sends it."""
         self._waiting.clear()
-        self._counts.wait(0)
+        self._counts.waiting.set(0)
         self._filled.clear()
 
     async def run(self) -> None:
@@ -129,22 +129,23 @@ class TargetQueue:
         self._left_out -= batch.left_out
         self._failures = 0
         self._size = min(self._size * 2, self._pace.batch_size)
-        self._counts.deliver(len(keys))
+        self._counts.sent.inc(len(keys))
+        self._counts.succeeded.set_to_current_time()
         if self._logged:
             self._logged.clear()
             log.info("notifications arrive again", extra=self._facts())
 
     def _refuse(self, keys: tuple[int, ...], error: UndeliveredError) -> None:
-        self._counts.fail()
+        self._counts.failed.inc()
         self._log_failure(error)
         if len(keys) > 1:
             self._size = len(keys) // 2
             return
-        self._counts.drop("refused")
+        self._counts.dropped["refused"].inc()
         self._remove(keys)
 
     async def _rest(self, error: UndeliveredError) -> None:
-        self._counts.fail()
+        self._counts.failed.inc()
         self._log_failure(error)
         pause = min(_FIRST_PAUSE * 2 ** min(self._failures, 20), _LONGEST_PAUSE)
         self._failures += 1
@@ -154,7 +155,7 @@ class TargetQueue:
     def _remove(self, keys: Iterable[int]) -> None:
         for key in keys:
             self._waiting.pop(key, None)
-        self._counts.wait(len(self._waiting))
+        self._counts.waiting.set(len(self._waiting))
         self._on_change()
 
     def _log_failure(self, error: UndeliveredError) -> None:
@@ -172,23 +173,10 @@ class TargetCounts:
 
     def __init__(self, target: str, kind: str) -> None:
         labels = target, kind
-        self._sent = open_counter(f"{_METRICS}_sent").labels(*labels)
-        self._failed = open_counter(f"{_METRICS}_failed").labels(*labels)
+        self.sent = open_counter(f"{_METRICS}_sent").labels(*labels)
+        self.failed = open_counter(f"{_METRICS}_failed").labels(*labels)
         dropped = open_counter(f"{_METRICS}_dropped")
-        self._dropped = {reason: dropped.labels(*labels, reason) for reason in ("full", "refused")}
-        self._waiting = open_gauge(f"{_METRICS}_waiting").labels(*labels)
-        self._succeeded = open_gauge(f"{_METRICS}_last_success_timestamp_seconds").labels(*labels)
-        self._waiting.set(0)
-
-    def deliver(self, number: int) -> None:
-        self._sent.inc(number)
-        self._succeeded.set_to_current_time()
-
-    def fail(self) -> None:
-        self._failed.inc()
-
-    def drop(self, reason: str) -> None:
-        self._dropped[reason].inc()
-
-    def wait(self, number: int) -> None:
-        self._waiting.set(number)
+        self.dropped = {reason: dropped.labels(*labels, reason) for reason in ("full", "refused")}
+        self.waiting = open_gauge(f"{_METRICS}_waiting").labels(*labels)
+        self.succeeded = open_gauge(f"{_METRICS}_last_success_timestamp_seconds").labels(*labels)
+        self.waiting.set(0)

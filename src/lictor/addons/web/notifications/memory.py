@@ -9,12 +9,12 @@ import logging
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import msgspec
 
+from lictor.addons.web.notifications.messages import hash_result
 from lictor.addons.web.records import ReportedResult
 from lictor.core.errors import DataFileError
 from lictor.core.raw import JsonObject
@@ -38,12 +38,8 @@ def identify_result(result: ReportedResult) -> int:
     The message is included only if an entry names no rule: other tools distinguish entries by it.
     """
     number = result.properties.get("resultID", "") if result.properties else ""
-    parts = (
-        result.cluster, result.source, result.policy, result.rule, result.status, result.kind,
-        result.namespace, result.name, result.uid, number, "" if result.rule else result.message,
-    )  # fmt: skip
-    text = "\0".join(parts).encode(errors="surrogatepass")
-    return int.from_bytes(blake2b(text, digest_size=_KEY_BYTES).digest(), "big")
+    message = "" if result.rule else result.message
+    return int.from_bytes(hash_result(result, _KEY_BYTES, number, message), "big")
 
 
 def pack_keys(keys: Iterable[int]) -> bytes:

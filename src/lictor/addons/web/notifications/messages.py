@@ -80,7 +80,7 @@ def build_cloud_event(result: ReportedResult, page_url: str = "") -> JsonObject:
     """An event whose `id` is the same whenever this result is sent again."""
     event: JsonObject = {
         "specversion": "1.0",
-        "id": _name_event(result),
+        "id": hash_result(result, 16, result.message, str(result.timestamp), "").hex(),
         "source": f"/lictor/clusters/{quote(result.cluster, safe='', errors='replace') or '-'}",
         "type": f"io.lictor.result.{quote(result.status, safe='', errors='replace') or 'unknown'}",
         "subject": _cut("/".join(filter(None, (result.namespace, result.kind, result.name))))
@@ -128,14 +128,13 @@ def build_data(result: ReportedResult, page_url: str = "") -> JsonObject:
     return data
 
 
-def _name_event(result: ReportedResult) -> str:
-    digest = blake2b(digest_size=16)
-    for part in (
+def hash_result(result: ReportedResult, size: int, *more: str) -> bytes:
+    """A hash of what a result is about, and of more texts."""
+    parts = (
         result.cluster, result.source, result.policy, result.rule, result.status, result.kind,
-        result.namespace, result.name, result.uid, result.message, str(result.timestamp),
-    ):  # fmt: skip
-        digest.update(part.encode(errors="surrogatepass") + b"\0")
-    return digest.hexdigest()
+        result.namespace, result.name, result.uid, *more,
+    )  # fmt: skip
+    return blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=size).digest()
 
 
 def _write_time(seconds: int) -> str | None:

@@ -269,13 +269,9 @@ class Notifier:
         }
 
     async def _save_at_end(self, notified: NotifiedResults) -> None:
-        try:
+        with contextlib.suppress(ConflictError, TimeoutError):
             async with asyncio.timeout(_END_SECONDS):
-                await notified.save(self._list_waiting(notified))
-        except (LictorError, TimeoutError) as error:
-            log.warning(
-                "the record of sent results is not written", extra={"why": str(error)[:200]}
-            )
+                await self._save(notified)
 
 
 def build_notifier(

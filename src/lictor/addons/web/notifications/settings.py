@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from lictor.core.errors import LoadError
+from lictor.core.files import read_bytes
 from lictor.core.lang.duration import NANOSECONDS, parse_duration
 from lictor.core.load.fields import read_record
 from lictor.core.load.yaml import Document, iter_documents
 from lictor.core.model.finding import FieldPath
 
 MOST_TARGETS = 16
-_LARGEST_FILE = 1024 * 1024
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 # They describe the format of the message, which users cannot change.
@@ -108,14 +108,7 @@ class NotificationSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 def load_notifications(path: Path) -> NotificationSettings:
     """Read the file; LoadError names file, line and field of what is wrong with it."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_FILE + 1)
-    except OSError as error:
-        raise LoadError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    if len(data) > _LARGEST_FILE:
-        raise LoadError("larger than 1 MiB", where=str(path))
-    return parse_notifications(data, str(path))
+    return parse_notifications(read_bytes(str(path)), str(path))
 
 
 def parse_notifications(data: bytes, source: str) -> NotificationSettings:
