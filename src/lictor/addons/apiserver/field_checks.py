@@ -133,32 +133,44 @@ class CheckedField:
     Methods take the name of a field inside it; "" is the value itself.
     """
 
-    __slots__ = ("_add", "old", "path", "value")
+    __slots__ = ("_add", "_names", "old", "parent", "path", "value")
 
     def __init__(
-        self, value: Json, path: str, add: AddCause, old: JsonObject | None = None
+        self,
+        value: Json,
+        path: str,
+        add: AddCause,
+        old: JsonObject | None = None,
+        parent: "CheckedField | None" = None,
     ) -> None:
         self.value = value
         self.path = path
         self._add = add
         # None where nothing is replaced.
         self.old = old
+        # What contains it; None for a whole object.
+        self.parent = parent
+        self._names: dict[str, set[str]] | None = None
 
     def at(self, name: str) -> "CheckedField":
         """A field that is an object; empty if it is missing."""
         old = None if self.old is None else read_object(self.old, name)
-        return CheckedField(read_object(self.value, name), self._join(name), self._add, old)
+        found = read_object(self.value, name)
+        return CheckedField(found, self._join(name), self._add, old, self)
 
     def entry(self, key: str) -> "CheckedField":
         """The value under a key of a map."""
-        return CheckedField(self.get(key), f"{self.path}[{key}]", self._add)
+        return CheckedField(self.get(key), f"{self.path}[{key}]", self._add, parent=self)
 
     def items(self, name: str) -> "list[CheckedField]":
         """The items of a field that is a list."""
+        listed = self.list(name)
+        if not listed:
+            return []
         path = self._join(name)
         return [
-            CheckedField(item, f"{path}[{index}]", self._add)
-            for index, item in enumerate(self.list(name))
+            CheckedField(item, f"{path}[{index}]", self._add, parent=self)
+            for index, item in enumerate(listed)
         ]
 
     def get(self, name: str) -> Json:
@@ -169,6 +181,14 @@ class CheckedField:
 
     def list(self, name: str) -> "list[Json]":
         return read_list(self.value, name)
+
+    def names(self, name: str) -> set[str]:
+        """The names of the items of a list; read once, since each item may ask for them."""
+        if self._names is None:
+            self._names = {}
+        if name not in self._names:
+            self._names[name] = {read_text(item, "name") for item in self.list(name)}
+        return self._names[name]
 
     def _join(self, name: str) -> str:
         return f"{self.path}.{name}" if self.path and name else self.path or name
@@ -211,11 +231,11 @@ class CheckedField:
         if not self.get(name):
             self.required(name, why)
 
-    def one(self, name: str, choices: Iterable[str]) -> None:
+    def one(self, name: str, choices: tuple[str, ...]) -> None:
         """One of several words; empty is none of them."""
-        value, supported = self.get(name), tuple(choices)
-        if value not in supported:
-            self.unsupported(name, supported, value or "")
+        value = self.get(name)
+        if value not in choices:
+            self.unsupported(name, choices, value or "")
 
     def between(self, name: str, least: int, most: int, why: str) -> None:
         """A number within these limits, or none."""
@@ -228,11 +248,11 @@ class CheckedField:
         if self.old is not None and self.get(name) != self.old.get(name):
             self.forbid(name, why)
 
-    def choice(self, name: str, choices: Iterable[str]) -> None:
+    def choice(self, name: str, choices: tuple[str, ...]) -> None:
         """One of several words, or empty."""
-        value, supported = self.get(name), tuple(choices)
-        if value not in (None, "") and value not in supported:
-            self.unsupported(name, supported)
+        value = self.get(name)
+        if value not in (None, "") and value not in choices:
+            self.unsupported(name, choices)
 
     def counts(self, *names: str) -> None:
         """Numbers that may not be negative."""

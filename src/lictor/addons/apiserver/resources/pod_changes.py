@@ -4,11 +4,8 @@ from lictor.addons.apiserver.field_checks import CheckedField
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
 from lictor.addons.apiserver.kind import ObjectPart
 from lictor.addons.apiserver.resources.pod_defaults import find_quality
-from lictor.addons.apiserver.resources.pod_validation import (
-    list_containers,
-    validate_container,
-    validate_pod_spec,
-)
+from lictor.addons.apiserver.resources.pod_validation import list_containers
+from lictor.addons.apiserver.resources.registry import find_checks
 from lictor.core.raw import Json, JsonObject
 
 _LISTS = ("containers", "initContainers")
@@ -37,7 +34,7 @@ def validate_pod(pod: CheckedField) -> None:
     # Most updates change the status only.
     if spec.value == (spec.old or {}):
         return
-    validate_pod_spec(spec)
+    find_checks("pod_spec")(spec)
     for container in list_containers(spec):
         image = container.text("image")
         if image.strip() != image:
@@ -105,11 +102,11 @@ def _check_debug_containers(pod: CheckedField) -> None:
         pod.forbid("", "static pods do not support ephemeral containers")
     spec = pod.at("spec")
     taken = {each.text("name") for each in list_containers(spec)}
-    volumes = {read_text(each, "name") for each in spec.list("volumes")}
+    validate = find_checks("container")
     found: dict[str, JsonObject] = {}
     for container in spec.items("ephemeralContainers"):
         name = container.text("name")
-        validate_container(container, volumes)
+        validate(container)
         if name in taken or name in found:
             container.duplicate("name", name)
         found[name] = container.value
@@ -168,7 +165,7 @@ def _check_resize(pod: CheckedField) -> None:
         return pod.forbid("", "static pods cannot be resized")
     if read_text(read_object(before, "os"), "name") == "windows":
         return pod.forbid("", "windows pods cannot be resized")
-    validate_pod_spec(spec)
+    find_checks("pod_spec")(spec)
     quality = read_text(read_object(pod.old, "status"), "qosClass") or find_quality(before)
     if quality != find_quality(spec.value):
         why = "Pod QOS Class may not change as a result of resizing"

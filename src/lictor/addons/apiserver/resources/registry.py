@@ -11,6 +11,7 @@ from lictor.addons.apiserver.kind import (
     WHOLE_METADATA,
     BuiltinResource,
     SelectableField,
+    Validate,
 )
 from lictor.addons.apiserver.name_rules import NAME_RULES
 from lictor.addons.apiserver.resources.rules import compile_checks, compile_defaults
@@ -29,12 +30,24 @@ _NAMED = {"convert": "convert", "uid_defaults": "set_uid_defaults", "parts": "pa
 
 
 @cache
+def _load_table() -> JsonObject:
+    table: JsonObject = yaml.load(_TABLE.read_bytes(), yaml.CSafeLoader)
+    return table
+
+
+@cache
+def find_checks(name: str) -> Validate:
+    """Checks that several kinds share."""
+    return compile_checks(_load_table()["shared"][name], _find)
+
+
+@cache
 def builtin_resources() -> Mapping[tuple[str, str], BuiltinResource]:
     """All that are declared, by group and kind."""
-    groups: JsonObject = yaml.load(_TABLE.read_bytes(), yaml.CSafeLoader)
     declared = (
         BuiltinResource("" if group == "core" else group, kind, **_read_traits(entry))
-        for group, kinds in groups.items()
+        for group, kinds in _load_table().items()
+        if group != "shared"
         for names, entry in kinds.items()
         for kind in names.split()
     )

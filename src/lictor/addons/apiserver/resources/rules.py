@@ -34,10 +34,13 @@ class PathStep(msgspec.Struct, frozen=True):
     is_excluded: bool
     words: frozenset[str]
 
+    @property
+    def is_plain(self) -> bool:
+        """Is it the name of a field, and nothing else?"""
+        return not self.is_list and not self.is_optional
+
     def admits(self, value: Json) -> bool:
         """Does the value meet the condition?"""
-        if not self.field:
-            return True
         return (str(value.get(self.field)) in self.words) is not self.is_excluded
 
     def fill(self, holder: JsonObject) -> list[JsonObject]:
@@ -48,7 +51,11 @@ class PathStep(msgspec.Struct, frozen=True):
             found = [
                 holder.get(self.name) if self.is_optional else holder.setdefault(self.name, {})
             ]
-        return [each for each in found if isinstance(each, dict) and self.admits(each)]
+        return [
+            each
+            for each in found
+            if isinstance(each, dict) and (not self.field or self.admits(each))
+        ]
 
     def visit(self, holder: CheckedField) -> list[CheckedField]:
         """The same for checks."""
@@ -58,7 +65,7 @@ class PathStep(msgspec.Struct, frozen=True):
             return []
         else:
             found = [holder.at(self.name)]
-        return [each for each in found if self.admits(each.value)]
+        return [each for each in found if self.admits(each.value)] if self.field else found
 
 
 def _read_path(path: str) -> list[PathStep]:
@@ -111,6 +118,9 @@ def _compile_default(path: str, value: Json, find: FindFunction) -> Defaults:
 
 
 def _at(steps: list[PathStep], change: Defaults) -> Defaults:
+    if all(step.is_plain for step in steps):
+        return _at_fields([step.name for step in steps], change)
+
     def set_default(document: JsonObject) -> None:
         holders = [document]
         for step in steps:
@@ -121,12 +131,23 @@ def _at(steps: list[PathStep], change: Defaults) -> Defaults:
     return set_default
 
 
+def _at_fields(names: list[str], change: Defaults) -> Defaults:
+    def set_default(holder: JsonObject) -> None:
+        for name in names:
+            holder = holder.setdefault(name, {})
+        change(holder)
+
+    return set_default
+
+
 # --- checks
 
 
 def compile_checks(rules: Iterable[Json], find: FindFunction) -> Validate:
     """Checks in order: `verb arguments`, or a path with the checks of the objects there."""
     checks = [_compile_check(rule, find) for rule in rules]
+    if len(checks) == 1:
+        return checks[0]
 
     def validate(field: CheckedField) -> None:
         for check in checks:
@@ -147,12 +168,12 @@ def _compile_check(rule: Json, find: FindFunction) -> Validate:
 
 
 def _check_inside(steps: list[PathStep], check: Validate) -> Validate:
+    first, *rest = steps
+    inner = _check_inside(rest, check) if rest else check
+
     def validate(field: CheckedField) -> None:
-        holders = [field]
-        for step in steps:
-            holders = [inner for holder in holders for inner in step.visit(holder)]
-        for holder in holders:
-            check(holder)
+        for found in first.visit(field):
+            inner(found)
 
     return validate
 
@@ -162,6 +183,9 @@ def _check_fields(check: Callable[[CheckedField, str], None]) -> Callable[[str],
 
     def compile_check(text: str) -> Validate:
         names = text.split()
+        if len(names) == 1:
+            [only] = names
+            return lambda field: check(field, only)
 
         def validate(field: CheckedField) -> None:
             for name in names:
@@ -177,27 +201,31 @@ def _read_words(text: str) -> list[str]:
 
 
 def _check_choice(text: str) -> Validate:
-    name, *choices = _read_words(text)
+    name, *words = _read_words(text)
+    choices = tuple(words)
     return lambda field: field.choice(name, choices)
 
 
 def _check_one(text: str) -> Validate:
-    name, *choices = _read_words(text)
+    name, *words = _read_words(text)
+    choices = tuple(words)
     return lambda field: field.one(name, choices)
 
 
 def _check_name(text: str) -> Validate:
-    name, rule = _read_words(text)
-    return lambda field: field.named(name, NAME_RULES[rule])
+    name, word = _read_words(text)
+    rule = NAME_RULES[word]
+    return lambda field: field.named(name, rule)
 
 
 def _check_range(text: str) -> Validate:
-    name, least, most, why = text.split(maxsplit=3)
-    return lambda field: field.between(name, int(least), int(most), why)
+    name, low, high, why = text.split(maxsplit=3)
+    least, most = int(low), int(high)
+    return lambda field: field.between(name, least, most, why)
 
 
 def _check_required(text: str) -> Validate:
-    name, why = text.split(maxsplit=1)
+    name, _, why = text.partition(" ")
     return lambda field: field.require(name, why)
 
 

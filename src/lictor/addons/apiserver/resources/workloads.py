@@ -2,7 +2,7 @@
 
 from lictor.addons.apiserver.field_checks import CheckedField, compile_fit
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
-from lictor.addons.apiserver.resources.pod_validation import validate_template
+from lictor.addons.apiserver.resources.registry import find_checks
 from lictor.core.errors import CompileError
 from lictor.core.raw import JsonObject
 
@@ -58,7 +58,7 @@ def _validate_pods(spec: CheckedField, kind: str) -> None:
     labels = template.at("metadata").get("labels")
     if selector != {} and not _selects(selector, labels or {}):
         template.at("metadata").invalid("labels", "`selector` does not match template `labels`")
-    validate_template(template)
+    find_checks("template")(template)
     if template.at("spec").get("restartPolicy") in ("OnFailure", "Never"):
         template.at("spec").unsupported("restartPolicy", ("Always",))
 
