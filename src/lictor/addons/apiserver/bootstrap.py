@@ -1,9 +1,10 @@
 """What is there before anyone has created anything: namespaces, roles, the API's own Service."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
-from lictor.addons.apiserver.controllers.role_aggregation import gather_rules
+from lictor.addons.apiserver.controllers.kind_controllers import gather_rules
 from lictor.addons.apiserver.kinds.catalogue import KindCatalogue
 from lictor.addons.apiserver.loopback_client import SYSTEM, LoopbackClient
 from lictor.addons.apiserver.store import Store
@@ -13,129 +14,7 @@ _GROUP: Final = "rbac.authorization.k8s.io"
 _LABELS: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _ANNOTATIONS: Final = {f"{_GROUP}/autoupdate": "true"}
 _CONTROLLER: Final = "system:controller:"
-# A role, and under it its rules: `verbs | groups | resources`, or `verbs @ paths`. The core group
-# is written `core`; READ, WRITE and EVENTS stand for what nearly all have in common.
-_ROLES: Final = """
-cluster-admin
-  * | * | *
-  * @ *
-system:discovery
-  get @ /livez /readyz /healthz /version /version/ /openapi /openapi/* /api /api/* /apis /apis/*
-system:monitoring
-  get @ /metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* /healthz/*
-  get | core | nodes/metrics
-system:basic-user
-  create | authorization.k8s.io | selfsubjectaccessreviews selfsubjectrulesreviews
-  create | authentication.k8s.io | selfsubjectreviews
-system:public-info-viewer
-  get @ /livez /readyz /healthz /version /version/
-system:service-account-issuer-discovery
-  get @ /.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks
-system:auth-delegator
-  create | authentication.k8s.io | tokenreviews
-  create | authorization.k8s.io | subjectaccessreviews
-system:aggregate-to-admin
-  create | authorization.k8s.io | localsubjectaccessreviews
-  READ WRITE | rbac.authorization.k8s.io | roles rolebindings
-system:aggregate-to-edit
-  READ | core | pods/attach pods/proxy pods/exec pods/portforward secrets services/proxy
-  impersonate | core | serviceaccounts
-  WRITE | core | pods pods/attach pods/proxy pods/exec pods/portforward
-  create | core | pods/eviction
-  WRITE | core | replicationcontrollers replicationcontrollers/scale serviceaccounts services
-  WRITE | core | services/proxy persistentvolumeclaims configmaps secrets events
-  create | core | serviceaccounts/token
-  WRITE | apps | statefulsets statefulsets/scale daemonsets deployments deployments/scale
-  WRITE | apps | deployments/rollback replicasets replicasets/scale
-  WRITE | autoscaling | horizontalpodautoscalers
-  WRITE | batch | jobs cronjobs
-  WRITE | policy | poddisruptionbudgets
-  WRITE | networking.k8s.io | networkpolicies ingresses
-  READ WRITE | coordination.k8s.io | leases
-  WRITE | resource.k8s.io | resourceclaims resourceclaimtemplates
-system:aggregate-to-view
-  READ | core | pods replicationcontrollers replicationcontrollers/scale serviceaccounts services
-  READ | core | services/status endpoints persistentvolumeclaims persistentvolumeclaims/status
-  READ | core | configmaps limitranges resourcequotas bindings events pods/status
-  READ | core | resourcequotas/status namespaces/status replicationcontrollers/status pods/log
-  READ | core | namespaces
-  READ | discovery.k8s.io | endpointslices
-  READ | apps | controllerrevisions statefulsets statefulsets/status statefulsets/scale
-  READ | apps | daemonsets daemonsets/status deployments deployments/status deployments/scale
-  READ | apps | replicasets replicasets/status replicasets/scale
-  READ | autoscaling | horizontalpodautoscalers horizontalpodautoscalers/status
-  READ | batch | jobs cronjobs cronjobs/status jobs/status
-  READ | policy | poddisruptionbudgets poddisruptionbudgets/status
-  READ | networking.k8s.io | networkpolicies ingresses ingresses/status
-  READ | resource.k8s.io | resourceclaims resourceclaims/status resourceclaimtemplates
-system:controller:clusterrole-aggregation-controller
-  escalate get list watch update patch | rbac.authorization.k8s.io | clusterroles
-system:controller:cronjob-controller
-  READ update | batch | cronjobs
-  READ create update delete patch | batch | jobs
-  update | batch | cronjobs/status cronjobs/finalizers
-  list watch delete | core | pods
-  EVENTS
-system:controller:daemon-set-controller
-  READ | apps | daemonsets
-  update | apps | daemonsets/status daemonsets/finalizers
-  list watch | core | nodes
-  list watch create delete patch | core | pods
-  create | core | pods/binding
-  READ create delete update patch | apps | controllerrevisions
-  EVENTS
-system:controller:deployment-controller
-  READ update | apps | deployments
-  update | apps | deployments/status deployments/finalizers
-  READ create update patch delete | apps | replicasets
-  READ update | core | pods
-  EVENTS
-system:controller:endpoint-controller
-  READ | core | services pods
-  READ create update delete | core | endpoints
-  create | core | endpoints/restricted
-  EVENTS
-system:controller:endpointslice-controller
-  READ | core | services pods nodes
-  update | core | services/finalizers
-  READ create update delete | discovery.k8s.io | endpointslices
-  EVENTS
-system:controller:generic-garbage-collector
-  READ patch update delete | * | *
-  EVENTS
-system:controller:job-controller
-  READ update patch | batch | jobs
-  update | batch | jobs/status jobs/finalizers
-  list watch create delete patch | core | pods
-  EVENTS
-system:controller:namespace-controller
-  READ delete | core | namespaces
-  update | core | namespaces/finalize namespaces/status
-  READ delete deletecollection | * | *
-system:controller:replicaset-controller
-  READ update | apps | replicasets
-  update | apps | replicasets/status replicasets/finalizers
-  list watch patch create delete | core | pods
-  EVENTS
-system:controller:root-ca-cert-publisher
-  create update | core | configmaps
-  EVENTS
-system:controller:service-account-controller
-  create | core | serviceaccounts
-  EVENTS
-system:controller:statefulset-controller
-  list watch | core | pods
-  READ | apps | statefulsets
-  update | apps | statefulsets/status statefulsets/finalizers
-  get create delete update patch | core | pods
-  READ create update patch delete | apps | controllerrevisions
-  get create list watch update delete | core | persistentvolumeclaims
-  EVENTS
-system:controller:validatingadmissionpolicy-status-controller
-  READ | admissionregistration.k8s.io | validatingadmissionpolicies
-  get patch update | admissionregistration.k8s.io | validatingadmissionpolicies/status
-  EVENTS
-"""
+_ROLES: Final = Path(__file__).with_name("bootstrap_roles.txt")
 _WORDS: Final = {
     "READ": ("get", "list", "watch"),
     "WRITE": ("create", "delete", "deletecollection", "patch", "update"),
@@ -176,7 +55,9 @@ def list_bootstrap_bindings() -> tuple[JsonObject, ...]:
 
 def _read_roles() -> Iterator[tuple[str, list[JsonObject]]]:
     name, rules = "", list[JsonObject]()
-    for line in _ROLES.strip().splitlines():
+    for line in _ROLES.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
         if line.startswith(" "):
             rules.append(_read_rule(_EVENTS if line.strip() == "EVENTS" else line))
             continue
