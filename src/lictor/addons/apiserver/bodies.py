@@ -14,7 +14,12 @@ from lictor.addons.apiserver.decoding import explain_metadata
 from lictor.addons.apiserver.field_errors import Cause
 from lictor.addons.apiserver.kind import ServedKind
 from lictor.addons.apiserver.protobuf import MEDIA_TYPE, read_protobuf
-from lictor.addons.apiserver.status_errors import bad_request, invalid_object, unsupported_media
+from lictor.addons.apiserver.status_errors import (
+    bad_request,
+    invalid_object,
+    too_large,
+    unsupported_media,
+)
 from lictor.core.errors import RefusedRequestError, UndecodableObjectError
 from lictor.core.raw import Json, JsonObject
 from lictor.http.messages import HttpRequest
@@ -159,11 +164,7 @@ def _check_shape(value: Json) -> None:
     for _ in range(_MAX_DEPTH):
         items += sum(map(len, level))
         if items > _MAX_ITEMS:
-            raise RefusedRequestError(
-                f"the body has more than {_MAX_ITEMS} fields and list items",
-                code=HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                reason="RequestEntityTooLarge",
-            )
+            raise too_large(f"the body has more than {_MAX_ITEMS} fields and list items")
         level = [
             inner
             for outer in level

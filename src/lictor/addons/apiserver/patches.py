@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TypeAlias
 
 from lictor.addons.apiserver.kind import ServedKind
-from lictor.addons.apiserver.status_errors import bad_request, unsupported_media
+from lictor.addons.apiserver.status_errors import bad_request, too_large, unsupported_media
 from lictor.core.errors import CompileError, EvaluationError, RefusedRequestError, TooLargeError
 from lictor.core.facts.merge_keys import PLAIN, MergedList, MergeShape, find_merges
 from lictor.core.lang.patch.json_patch import apply_json_patch
@@ -286,11 +286,8 @@ def _compile_operations(patch: Json) -> ObjectEdit:
     if not isinstance(patch, list):
         raise bad_request("error decoding patch: a JSON patch must be a list of operations")
     if len(patch) > _MAX_OPERATIONS:
-        raise RefusedRequestError(
-            f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, "
-            f"got {len(patch)}",
-            code=HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            reason="RequestEntityTooLarge",
+        raise too_large(
+            f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(patch)}"
         )
 
     def edit(document: JsonObject) -> JsonObject:

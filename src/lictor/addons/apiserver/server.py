@@ -17,17 +17,18 @@ import orjson
 from lictor.addons.apiserver.access.access_reviews import AccessReviews
 from lictor.addons.apiserver.access.authentication import HEADERS, IMPERSONATE_EXTRA, Authentication
 from lictor.addons.apiserver.access.authorization import Authorization
-from lictor.addons.apiserver.admission.admission_policies import (
-    STATUS_KEEPER,
-    PolicyStatusController,
-)
 from lictor.addons.apiserver.admission.chain import AdmissionChain
 from lictor.addons.apiserver.bootstrap import create_bootstrap_objects
 from lictor.addons.apiserver.context import ServerContext
 from lictor.addons.apiserver.controllers.definitions import DefinitionController
 from lictor.addons.apiserver.controllers.garbage_collector import GarbageCollector
+from lictor.addons.apiserver.controllers.kind_controllers import (
+    AGGREGATOR,
+    STATUS_KEEPER,
+    PolicyStatusController,
+    RoleAggregation,
+)
 from lictor.addons.apiserver.controllers.namespaces import NamespaceController
-from lictor.addons.apiserver.controllers.role_aggregation import AGGREGATOR, RoleAggregation
 from lictor.addons.apiserver.handlers import JSON_TYPE, RequestHandlers, write_warnings
 from lictor.addons.apiserver.kind import ObjectReader
 from lictor.addons.apiserver.kinds.catalogue import KindCatalogue, build_catalogue

@@ -147,16 +147,6 @@ def _find_kind(attributes: RequestAttributes, document: JsonObject | None) -> Gr
     return GroupVersionKind(kind.group, kind.version, kind.kind)
 
 
-def missing_namespace(name: str) -> RefusedRequestError:
-    """A Status 404 about a namespace."""
-    return RefusedRequestError(
-        f'namespaces "{name}" not found',
-        code=404,
-        reason="NotFound",
-        details={"name": name, "kind": "namespaces"},
-    )
-
-
 def convert(document: JsonObject | None, api_version: str) -> JsonObject | None:
     """The object in another version of its kind; `api_version` is empty where that is the same."""
     if document is None or not api_version or document.get("apiVersion") == api_version:

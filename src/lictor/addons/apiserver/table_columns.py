@@ -12,10 +12,13 @@ from lictor.addons.apiserver.json_fields import read_list, read_object, read_tex
 from lictor.core.raw import Json, JsonObject
 
 UNKNOWN = "<unknown>"
-_MINUTE = 60
-_HOUR = 60
-_DAY = 24
-_YEAR = 365
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "y": 31_536_000}
+# Durations of fewer seconds than these are shown in these units, as kubectl shows them.
+_DURATIONS: tuple[tuple[int, tuple[str, ...]], ...] = (
+    (120, ("s",)), (600, ("m", "s")), (3 * 3600, ("m",)), (8 * 3600, ("h", "m")),
+    (48 * 3600, ("h",)), (8 * 86_400, ("d", "h")), (730 * 86_400, ("d",)),
+    (8 * 31_536_000, ("y", "d")),
+)  # fmt: skip
 
 
 def format_age(moment: Json, now: datetime) -> str:
@@ -34,37 +37,14 @@ def read_moment(text: Json) -> datetime | None:
 
 
 def format_duration(total: float) -> str:
-    """So many seconds, in the units that people use for them."""
-    seconds = int(total)
-    if seconds < -1:
+    """A number of seconds in one or two units."""
+    seconds = max(int(total), 0)
+    if total <= -2:
         return "<invalid>"
-    if seconds < 2 * _MINUTE:
-        return f"{max(seconds, 0)}s"
-    minutes, rest = divmod(seconds, _MINUTE)
-    if minutes < 10:
-        return _join(minutes, "m", rest, "s")
-    if minutes < 3 * _HOUR:
-        return f"{minutes}m"
-    hours, rest = divmod(minutes, _HOUR)
-    if hours < 8:
-        return _join(hours, "h", rest, "m")
-    if hours < 2 * _DAY:
-        return f"{hours}h"
-    return _format_days(hours)
-
-
-def _format_days(hours: int) -> str:
-    days, rest = divmod(hours, _DAY)
-    if days < 8:
-        return _join(days, "d", rest, "h")
-    if days < 2 * _YEAR:
-        return f"{days}d"
-    years, rest = divmod(days, _YEAR)
-    return _join(years, "y", rest, "d") if years < 8 else f"{years}y"
-
-
-def _join(large: int, unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
+    large, *small = next((units for most, units in _DURATIONS if seconds < most), ("y",))
+    count, rest = divmod(seconds, _UNITS[large])
+    parts = [f"{rest // _UNITS[unit]}{unit}" for unit in small if rest // _UNITS[unit]]
+    return f"{count}{large}{''.join(parts)}"
 
 
 NONE = "<none>"

@@ -9,7 +9,7 @@ from lictor.addons.apiserver.access.access_reviews import AccessReviews
 from lictor.addons.apiserver.access.authentication import Authentication
 from lictor.addons.apiserver.access.authorization import AccessQuestion
 from lictor.addons.apiserver.bootstrap import list_bootstrap_bindings, list_bootstrap_roles
-from lictor.addons.apiserver.controllers.role_aggregation import RoleAggregation
+from lictor.addons.apiserver.controllers.kind_controllers import RoleAggregation
 from lictor.addons.apiserver.request import ApiUser, RequestAttributes
 from lictor.addons.apiserver.service_account_tokens import ServiceTokens, TokenGrant
 from lictor.core.errors import RefusedRequestError

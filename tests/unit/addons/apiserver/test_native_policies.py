@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from access_world import ADMIN, World, config_map, make
 
-from lictor.addons.apiserver.admission.admission_policies import PolicyStatusController
 from lictor.addons.apiserver.admission.chain import AdmissionChain, Admitted
+from lictor.addons.apiserver.controllers.kind_controllers import PolicyStatusController
 from lictor.addons.apiserver.request import ApiUser
 from lictor.core.errors import RefusedRequestError
 from lictor.core.raw import Json, JsonObject

@@ -1,72 +1,24 @@
 """ValidatingAdmissionPolicies and MutatingAdmissionPolicies of the embedded API server."""
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from lictor.addons.apiserver.admission.webhooks import is_exempt
-from lictor.addons.apiserver.json_fields import read_object, read_text
 from lictor.addons.apiserver.kind import ObjectReader
 from lictor.addons.apiserver.kinds.catalogue import KindCatalogue
-from lictor.addons.apiserver.service_account_tokens import name_controller
 from lictor.addons.apiserver.status_errors import internal_error
 from lictor.addons.apiserver.submission import MutationPasses, Submission
 from lictor.core.errors import CompileError, RefusedRequestError
 from lictor.core.families.admission_policy import VALIDATING_KIND
 from lictor.core.ports import Lookups
-from lictor.core.raw import JsonObject
 
 if TYPE_CHECKING:
     from lictor.addons.apiserver.admission.native_policies import CompiledPolicies, Denial
 
-
-log = logging.getLogger(__name__)
-STATUS_KEEPER = name_controller("validatingadmissionpolicy-status-controller")
-_PASSING = (404, 409)
-# Replaces the status of a policy, as STATUS_KEEPER.
-WriteStatus = Callable[[JsonObject], Awaitable[object]]
-
-
-class PolicyStatusController:
-    """Keeps `observedGeneration`; types of expressions are checked when they are written."""
-
-    def __init__(self, reader: ObjectReader, write: WriteStatus) -> None:
-        self._reader = reader
-        self._write = write
-        self._wake = asyncio.Event()
-        self._wake.set()
-        reader.on_change(GROUP, VALIDATING, self._wake.set)
-
-    async def run(self) -> None:
-        """Keep it until cancelled."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            await self.reconcile()
-
-    async def reconcile(self) -> None:
-        """Write what is not up to date."""
-        for policy in self._reader.list(GROUP, VALIDATING):
-            generation = read_object(policy, "metadata").get("generation")
-            status = read_object(policy, "status")
-            if status.get("observedGeneration") == generation:
-                continue
-            detail = {**status, "observedGeneration": generation, "typeChecking": {}}
-            try:
-                await self._write({**policy, "status": detail})
-            except RefusedRequestError as error:
-                # Gone, or changed meanwhile: that wakes us up again.
-                if error.code not in _PASSING:
-                    name = read_text(read_object(policy, "metadata"), "name")
-                    log.warning("status not written", extra={"policy": name, "why": error.message})
-
-
-GROUP: Final = "admissionregistration.k8s.io"
-VALIDATING: Final = "validatingadmissionpolicies"
+_GROUP: Final = "admissionregistration.k8s.io"
 _PLURALS: Final = (
-    VALIDATING,
+    "validatingadmissionpolicies",
     "validatingadmissionpolicybindings",
     "mutatingadmissionpolicies",
     "mutatingadmissionpolicybindings",
@@ -89,7 +41,7 @@ class AdmissionPolicies:
         # Known to be without any policy in force: then nothing heavy is ever loaded.
         self._is_idle = False
         for plural in _PLURALS:
-            reader.on_change(GROUP, plural, self._forget)
+            reader.on_change(_GROUP, plural, self._forget)
         catalogue.listen(self._forget)
 
     def mutate(self, submission: Submission, rounds: MutationPasses) -> None:
@@ -126,7 +78,7 @@ class AdmissionPolicies:
         if self._is_idle or is_exempt(submission.attributes.kind):
             return None
         if self._policies is None:
-            documents = {plural: self._reader.list(GROUP, plural) for plural in _PLURALS}
+            documents = {plural: self._reader.list(_GROUP, plural) for plural in _PLURALS}
             if not any(documents[plural] for plural in _PLURALS[1::2]):
                 self._is_idle = True
                 return None

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from lictor.addons.apiserver.json_fields import read_list, read_object, read_text
 from lictor.addons.apiserver.kind import ObjectReader
 from lictor.addons.apiserver.resources.pod_defaults import SYSTEM_PRIORITIES, add_tolerations
-from lictor.addons.apiserver.submission import Submission, missing_namespace
+from lictor.addons.apiserver.status_errors import missing_namespace
+from lictor.addons.apiserver.submission import Submission
 from lictor.core.errors import CompileError, EvaluationError, RefusedRequestError
 from lictor.core.model.request import Operation
 from lictor.core.raw import Json, JsonObject

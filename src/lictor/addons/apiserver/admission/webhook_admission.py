@@ -8,12 +8,11 @@ from lictor.addons.apiserver.admission.webhook_calls import WebhookCaller
 from lictor.addons.apiserver.admission.webhooks import MatchedWebhook, Webhook, WebhookIndex
 from lictor.addons.apiserver.json_fields import read_object, read_text
 from lictor.addons.apiserver.kind import ObjectReader
-from lictor.addons.apiserver.status_errors import internal_error
+from lictor.addons.apiserver.status_errors import internal_error, missing_namespace
 from lictor.addons.apiserver.submission import (
     MutationPasses,
     Submission,
     WebhookAnswer,
-    missing_namespace,
     read_review,
     write_review,
 )

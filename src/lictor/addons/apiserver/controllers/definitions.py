@@ -122,7 +122,7 @@ def compute_status(document: JsonObject, others: list[JsonObject], now: str) -> 
     if any(_is_true(each, "Established") for each in known):
         # Once established, always established.
         established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
-    computed: JsonObject = {
+    return {
         **status,
         "acceptedNames": read_object(status, "acceptedNames") if fault else names,
         "conditions": _set_conditions(
@@ -130,7 +130,6 @@ def compute_status(document: JsonObject, others: list[JsonObject], now: str) -> 
         ),
         "storedVersions": _list_stored(document, status),
     }
-    return computed
 
 
 def _is_true(condition: JsonObject, kind: str) -> bool:
@@ -169,24 +168,20 @@ def find_conflict(document: JsonObject, others: list[JsonObject]) -> tuple[str, 
         for other in others
         if other["metadata"]["name"] != document["metadata"]["name"]
         and other["spec"]["group"] == document["spec"]["group"]
-        for name in _list_names(read_object(read_object(other, "status"), "acceptedNames"))
+        for _, name in _list_names(read_object(read_object(other, "status"), "acceptedNames"))
     }
-    names = document["spec"]["names"]
-    for field, reason in (("plural", "PluralConflict"), ("singular", "SingularConflict")):
-        if names.get(field) in taken:
-            return reason, f'"{names[field]}" is already in use'
-    for name in names.get("shortNames") or ():
+    for field, name in _list_names(document["spec"]["names"]):
         if name in taken:
-            return "ShortNamesConflict", f'"{name}" is already in use'
-    for field, reason in (("kind", "KindConflict"), ("listKind", "ListKindConflict")):
-        if names.get(field) in taken:
-            return reason, f'"{names[field]}" is already in use'
+            return f"{field[0].upper()}{field[1:]}Conflict", f'"{name}" is already in use'
     return None
 
 
-def _list_names(names: JsonObject) -> list[str]:
-    fields = ("plural", "singular", "kind", "listKind")
+def _list_names(names: JsonObject) -> list[tuple[str, str]]:
+    """Fields and names, in the order in which conflicts are reported."""
+    short = [("shortNames", name) for name in names.get("shortNames") or ()]
+    first, last = ("plural", "singular"), ("kind", "listKind")
     return [
-        *(names[field] for field in fields if names.get(field)),
-        *(names.get("shortNames") or ()),
+        *((field, names[field]) for field in first if names.get(field)),
+        *short,
+        *((field, names[field]) for field in last if names.get(field)),
     ]

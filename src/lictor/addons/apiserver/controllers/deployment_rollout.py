@@ -120,6 +120,18 @@ def read_count(one: JsonObject, name: str) -> int:
 
 
 _FAILURE = "ReplicaFailure"
+_AVAILABLE = {
+    "type": "Available",
+    "status": "True",
+    "reason": "MinimumReplicasAvailable",
+    "message": "Deployment has minimum availability.",
+}
+_UNAVAILABLE = {
+    **_AVAILABLE,
+    "status": "False",
+    "reason": "MinimumReplicasUnavailable",
+    "message": "Deployment does not have minimum availability.",
+}
 _COUNTS = ("replicas", "readyReplicas", "availableReplicas")
 
 
@@ -140,27 +152,11 @@ def compute_rollout_status(
         status["collisionCount"] = before["collisionCount"]
     conditions = [dict(each) for each in before.get("conditions") or ()]
     is_available = available >= rollout.wanted - rollout.unavailable
-    put_condition(conditions, _describe_availability(is_available=is_available), is_stamped=True)
+    put_condition(conditions, _AVAILABLE if is_available else _UNAVAILABLE, is_stamped=True)
     if new is not None:
         _put_progress(conditions, _describe_progress(rollout, new, counts))
     _copy_failure(conditions, sets)
     return {**status, "conditions": conditions}
-
-
-def _describe_availability(*, is_available: bool) -> JsonObject:
-    if is_available:
-        return {
-            "type": "Available",
-            "status": "True",
-            "reason": "MinimumReplicasAvailable",
-            "message": "Deployment has minimum availability.",
-        }
-    return {
-        "type": "Available",
-        "status": "False",
-        "reason": "MinimumReplicasUnavailable",
-        "message": "Deployment does not have minimum availability.",
-    }
 
 
 def _describe_progress(rollout: Rollout, new: JsonObject, counts: dict[str, int]) -> JsonObject:

@@ -176,13 +176,12 @@ class GarbageCollector:
 
     async def _forget_owners(self, kind: ServedKind, document: JsonObject, uids: set[str]) -> None:
         left = [each for each in _owners(document) if str(each.get("uid")) not in uids]
-        patch = {
-            "metadata": {
-                "ownerReferences": left or None,
-                "resourceVersion": version_of(document),
-            }
-        }
+        await self._patch(kind, document, {"ownerReferences": left or None})
+
+    async def _patch(self, kind: ServedKind, document: JsonObject, change: JsonObject) -> None:
+        """Change metadata, unless another client changed the object meanwhile."""
         metadata = document["metadata"]
+        patch = {"metadata": {**change, "resourceVersion": version_of(document)}}
         namespace = metadata.get("namespace") or ""
         await self._api.patch(
             COLLECTOR, kind, metadata["name"], PatchKind.MERGE, patch, namespace=namespace
@@ -227,17 +226,9 @@ class GarbageCollector:
                 yield found
 
     async def _drop_finalizer(self, kind: ServedKind, document: JsonObject, finalizer: str) -> None:
-        metadata = document["metadata"]
-        left = [each for each in metadata.get("finalizers") or () if each != finalizer]
-        patch = {"metadata": {"finalizers": left or None, "resourceVersion": version_of(document)}}
-        await self._api.patch(
-            COLLECTOR,
-            kind,
-            metadata["name"],
-            PatchKind.MERGE,
-            patch,
-            namespace=metadata.get("namespace") or "",
-        )
+        finalizers = document["metadata"].get("finalizers") or ()
+        left = [each for each in finalizers if each != finalizer]
+        await self._patch(kind, document, {"finalizers": left or None})
 
 
 def _has_duty(document: JsonObject) -> bool:

@@ -5,7 +5,7 @@ Lictor runs as local processes; a Deployment would only create Pods that never s
 
 from collections.abc import Iterator
 
-from lictor.addons.apiserver.controllers.role_aggregation import gather_rules
+from lictor.addons.apiserver.controllers.kind_controllers import gather_rules
 from lictor.addons.apiserver.kind import ServedKind
 from lictor.addons.apiserver.loopback_client import SYSTEM
 from lictor.addons.apiserver.request import ApiUser
