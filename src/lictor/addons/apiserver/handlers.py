@@ -7,7 +7,7 @@ from http import HTTPStatus
 import msgspec
 import orjson
 
-from lictor.addons.apiserver.access.access_reviews import REVIEWS, AccessReviews
+from lictor.addons.apiserver.access.access_reviews import AccessReviews
 from lictor.addons.apiserver.bodies import (
     FieldValidation,
     decode_object,
@@ -164,9 +164,9 @@ class RequestHandlers:
     async def _create(self, request: ResourceRequest) -> HttpResponse:
         document, validation = await _read_object(request)
         kind = request.route.kind
-        if (kind.group, kind.plural) in REVIEWS:
-            user, namespace = request.attributes.user, request.route.namespace
-            answer = self._reviews.answer(kind, user, document, namespace)
+        user, namespace = request.attributes.user, request.route.namespace
+        answer = self._reviews.answer(kind, user, document, namespace)
+        if answer is not None:
             return _reply(answer, HTTPStatus.CREATED)
         attributes = msgspec.structs.replace(
             request.attributes, name=document["metadata"].get("name") or ""

@@ -317,11 +317,9 @@ class Store:
         key = (metadata.get("namespace") or "", metadata["name"])
         old = storage.objects.get(key)
         _check_version(kind, key, old, expected)
-        revision = self.revision + 1
-        stored = {**document, "metadata": {**metadata, "resourceVersion": str(revision)}}
-        type_ = ADDED if old is None else MODIFIED
-        self._record(storage, StoreChange(storage.resource, type_, key, stored, old, revision))
-        return stored
+        change = self._build_change(storage, key, document, old)
+        self._record(storage, change)
+        return change.document
 
     def remove(
         self, kind: ServedKind, namespace: str, name: str, *, expected: str | None = None
@@ -333,11 +331,9 @@ class Store:
         if old is None:
             raise not_found(kind, name)
         _check_version(kind, key, old, expected)
-        revision = self.revision + 1
-        metadata = {**old["metadata"], "resourceVersion": str(revision)}
-        last = {**old, "metadata": metadata}
-        self._record(storage, StoreChange(storage.resource, DELETED, key, last, old, revision))
-        return last
+        change = self._build_change(storage, key, None, old)
+        self._record(storage, change)
+        return change.document
 
     def undo(self, changes: Iterable[StoreChange]) -> tuple[StoreChange, ...]:
         """Make objects again what they were before these changes; the changes that this takes.
@@ -357,15 +353,25 @@ class Store:
         self, storage: ResourceStorage, key: ObjectKey, document: JsonObject | None
     ) -> StoreChange | None:
         current = storage.objects.get(key)
-        shown = current if document is None else document
-        if shown is None:
+        if document is None and current is None:
             return None
-        type_ = DELETED if document is None else ADDED if current is None else MODIFIED
-        revision = self.revision + 1
-        stored = {**shown, "metadata": {**shown["metadata"], "resourceVersion": str(revision)}}
-        change = StoreChange(storage.resource, type_, key, stored, current, revision)
+        change = self._build_change(storage, key, document, current)
         self._publish(storage, change)
         return change
+
+    def _build_change(
+        self,
+        storage: ResourceStorage,
+        key: ObjectKey,
+        document: JsonObject | None,
+        old: JsonObject | None,
+    ) -> StoreChange:
+        """A change to a document, or to none; a deleted one is shown as it last was."""
+        type_ = DELETED if document is None else ADDED if old is None else MODIFIED
+        shown: JsonObject = document or old or {}
+        revision = self.revision + 1
+        stored = {**shown, "metadata": {**shown["metadata"], "resourceVersion": str(revision)}}
+        return StoreChange(storage.resource, type_, key, stored, old, revision)
 
     def _record(self, storage: ResourceStorage, change: StoreChange) -> None:
         if self._journal is not None:

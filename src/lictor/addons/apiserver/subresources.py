@@ -16,15 +16,14 @@ from lictor.addons.apiserver.kind import ServedKind
 from lictor.addons.apiserver.kinds.catalogue import BuiltinSchema
 from lictor.addons.apiserver.kinds.custom_kind import CustomSchema
 from lictor.addons.apiserver.loopback_client import LoopbackClient
-from lictor.addons.apiserver.objects import count_generation, is_unchanged, read_clock, version_of
-from lictor.addons.apiserver.ownership.managed_fields import track
+from lictor.addons.apiserver.objects import count_generation, version_of
 from lictor.addons.apiserver.patches import ObjectEdit, PatchKind, compile_patch, read_patch_kind
 from lictor.addons.apiserver.request import RequestAttributes
 from lictor.addons.apiserver.resources.registry import find_resource
 from lictor.addons.apiserver.service_account_tokens import TokenRequests
 from lictor.addons.apiserver.status_errors import bad_request, conflict, invalid
 from lictor.addons.apiserver.table_columns import format_labels, format_selector
-from lictor.addons.apiserver.writing import Written
+from lictor.addons.apiserver.writing import ObjectWriter, Written
 from lictor.core.errors import RefusedRequestError
 from lictor.core.model.request import Operation
 from lictor.core.raw import Json, JsonObject
@@ -121,8 +120,9 @@ _ATTEMPTS = 5
 class Scaling:
     """The subresource `scale` of all kinds that have it."""
 
-    def __init__(self, context: ServerContext) -> None:
+    def __init__(self, context: ServerContext, writer: ObjectWriter) -> None:
         self._context = context
+        self._writer = writer
 
     async def answer(self, attributes: RequestAttributes, call: HttpRequest) -> Written:
         """The Scale as it is now."""
@@ -151,21 +151,8 @@ class Scaling:
         if causes:
             raise invalid(kind, attributes.name, causes)
         heard = await context.admission.validate(attributes, after, before)
-        stored = await self._keep(attributes, old, new)
+        stored = await self._writer.keep(attributes, old, new)
         return Written(read_scale(kind, stored), (*admitted.warnings, *heard))
-
-    async def _keep(
-        self, attributes: RequestAttributes, old: JsonObject, new: JsonObject
-    ) -> JsonObject:
-        context, kind = self._context, attributes.kind
-        if is_unchanged(old, new, with_managers=False):
-            return old
-        new = track(kind, old, new, attributes.field_manager, read_clock(), "scale")
-        if attributes.dry_run:
-            return new
-        stored = context.store.put(kind, context.keep(kind, new), expected=version_of(old))
-        await context.store.settle()
-        return context.show(kind, stored)
 
 
 async def _read_edit(attributes: RequestAttributes, call: HttpRequest) -> ObjectEdit:
@@ -224,7 +211,7 @@ class SubresourceHandlers:
         self._context = context
         self._api = api
         self._tokens = tokens
-        self._scaling = Scaling(context)
+        self._scaling = Scaling(context, api.writer)
         self._answers: dict[tuple[str, str], SubresourceHandler] = {
             ("serviceaccounts", "token"): self._issue_token,
             ("pods", "eviction"): self._evict,

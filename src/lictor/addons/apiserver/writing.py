@@ -305,11 +305,17 @@ class ObjectWriter:
             raise invalid(kind, attributes.name, causes)
         heard = await self._context.admission.validate(attributes, new, old)
         detail = (*warnings, *admitted.warnings, *heard)
-        return Written(await self._keep(attributes, old, new, is_apply=is_apply), detail)
+        return Written(await self.keep(attributes, old, new, is_apply=is_apply), detail)
 
-    async def _keep(
-        self, attributes: RequestAttributes, old: JsonObject, new: JsonObject, *, is_apply: bool
+    async def keep(
+        self,
+        attributes: RequestAttributes,
+        old: JsonObject,
+        new: JsonObject,
+        *,
+        is_apply: bool = False,
     ) -> JsonObject:
+        """Store a checked object with its field managers, unless nothing changes."""
         context, kind = self._context, attributes.kind
         if is_unchanged(old, new, with_managers=is_apply or _sends_managers(old, new)):
             # It may be as it is by a change that is not written yet.

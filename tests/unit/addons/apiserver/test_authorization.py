@@ -254,7 +254,9 @@ def _review(world: World, kind: str, spec: Json, user: ApiUser = JANE, namespace
     found = world.catalogue.find_kind(f"{group}.k8s.io/v1", kind)
     assert found is not None
     document = {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "metadata": {}, "spec": spec}
-    return reviews.answer(found, user, document, namespace)["status"]
+    answer = reviews.answer(found, user, document, namespace)
+    assert answer is not None
+    return answer["status"]
 
 
 PODS = {"verb": "get", "resource": "pods", "namespace": "default"}

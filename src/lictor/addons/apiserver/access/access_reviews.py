@@ -19,17 +19,7 @@ from lictor.core.errors import RefusedRequestError
 from lictor.core.raw import JsonObject
 
 _GROUP: Final = "authorization.k8s.io"
-# Group and plural of all kinds that are answered here.
-REVIEWS: Final = frozenset(
-    (
-        ("authorization.k8s.io", "selfsubjectaccessreviews"),
-        ("authorization.k8s.io", "subjectaccessreviews"),
-        ("authorization.k8s.io", "localsubjectaccessreviews"),
-        ("authorization.k8s.io", "selfsubjectrulesreviews"),
-        ("authentication.k8s.io", "selfsubjectreviews"),
-        ("authentication.k8s.io", "tokenreviews"),
-    )
-)
+_GROUPS: Final = (_GROUP, "authentication.k8s.io")
 _Answer = Callable[[ServedKind, ApiUser, JsonObject, str], JsonObject]
 
 
@@ -56,9 +46,10 @@ class AccessReviews:
 
     def answer(
         self, kind: ServedKind, user: ApiUser, document: JsonObject, namespace: str = ""
-    ) -> JsonObject:
-        """The review with its status; `user` is the caller."""
-        return self._answers[kind.plural](kind, user, document, namespace)
+    ) -> JsonObject | None:
+        """The review with its status; `user` is the caller. None if the kind is no review."""
+        answer = self._answers.get(kind.plural) if kind.group in _GROUPS else None
+        return None if answer is None else answer(kind, user, document, namespace)
 
     # --- authorization.k8s.io
 

@@ -136,6 +136,10 @@ class KindCatalogue:
         for _, kinds in sorted(self._custom.items()):
             yield from kinds
 
+    def list_kinds(self, group: str, version: str) -> list[ServedKind]:
+        """The kinds of a version of a group."""
+        return [each for each in self if (each.group, each.version) == (group, version)]
+
     def define(self, crd: JsonObject) -> None:
         """Serve the kinds of a CustomResourceDefinition, instead of its earlier ones."""
         name = crd["metadata"]["name"]

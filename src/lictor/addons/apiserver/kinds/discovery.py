@@ -186,12 +186,13 @@ def list_resources(catalogue: KindCatalogue, group: str, version: str) -> JsonOb
     """The answer of `/api/v1` and `/apis/GROUP/RELEASE`."""
     if version not in catalogue.versions(group):
         return None
-    kinds = [each for each in catalogue if (each.group, each.version) == (group, version)]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": f"{group}/{version}" if group else version,
-        "resources": [entry for kind in kinds for entry in _list_entries(kind)],
+        "resources": [
+            entry for kind in catalogue.list_kinds(group, version) for entry in _list_entries(kind)
+        ],
     }
 
 
@@ -253,23 +254,17 @@ def _discover(catalogue: KindCatalogue, groups: list[str]) -> JsonObject:
     resources: dict[tuple[str, str], list[JsonObject]] = {}
     for kind in catalogue:
         resources.setdefault((kind.group, kind.version), []).append(_discover_kind(kind))
-    items = [
-        {
-            "metadata": {"name": group} if group else {},
-            "versions": [
-                {
-                    "version": version,
-                    "resources": resources.get((group, version), []),
-                    "freshness": "Current",
-                }
-                for version in catalogue.versions(group)
-            ],
-        }
-        for group in groups
-    ]
+    items = []
+    for group in groups:
+        versions = [
+            {"version": each, "resources": resources.get((group, each), []), "freshness": "Current"}
+            for each in catalogue.versions(group)
+        ]
+        items.append({"metadata": {"name": group} if group else {}, "versions": versions})
+    api_version = "apidiscovery.k8s.io/v2"
     return {
         "kind": "APIGroupDiscoveryList",
-        "apiVersion": "apidiscovery.k8s.io/v2",
+        "apiVersion": api_version,
         "metadata": {},
         "items": items,
     }

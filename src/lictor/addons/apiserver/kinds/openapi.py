@@ -107,15 +107,10 @@ def index_documents(catalogue: KindCatalogue) -> JsonObject:
     paths: JsonObject = {}
     for group in catalogue.groups():
         for version in catalogue.versions(group):
-            kinds = _kinds_of(catalogue, group, version)
             path = f"apis/{group}/{version}" if group else f"api/{version}"
-            mark = _hash(kinds)
+            mark = _hash(catalogue.list_kinds(group, version))
             paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={mark}"}
     return {"paths": paths}
-
-
-def _kinds_of(catalogue: KindCatalogue, group: str, version: str) -> list[ServedKind]:
-    return [each for each in catalogue if (each.group, each.version) == (group, version)]
 
 
 def _hash(kinds: Iterable[ServedKind]) -> str:
@@ -132,7 +127,7 @@ def build_document(catalogue: KindCatalogue, group: str, version: str) -> JsonOb
     """The answer of `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/RELEASE`."""
     if version not in catalogue.versions(group):
         return None
-    kinds = _kinds_of(catalogue, group, version)
+    kinds = catalogue.list_kinds(group, version)
     paths: JsonObject = {}
     for kind in kinds:
         paths.update(_list_paths(kind))
