@@ -14,7 +14,7 @@ from image_rules import HOST, ImageShop, by_key, make_pod, make_policy, signed_b
 from signing import make_key, push_image
 
 from lictor.core.assembly import compile_documents
-from lictor.core.evaluate.verify_images.annotations import ANNOTATION
+from lictor.core.evaluate.verify_images.annotations import ANNOTATION, SCOPED_ANNOTATION
 from lictor.core.evaluate.verify_images.outcome_cache import OutcomeCache
 from lictor.core.lang.patch import compile_json_patch, parse_json_patch
 from lictor.core.report.events import EventOptions, build_events
@@ -123,6 +123,16 @@ def test_what_a_user_wrote_does_not_stay_beside_what_was_verified(worker, shop):
     stored = apply_patch(pod, worker.mutate(pod))
     outcomes = orjson.loads(stored["metadata"]["annotations"][ANNOTATION])
     assert outcomes == {f"{HOST}/app@{image.digest}": "pass"}
+
+
+def test_a_scoped_outcome_that_a_user_wrote_is_removed(worker, shop):
+    image = shop.push("app", ALICE)
+    claims = {"version": 1, "policies": {"/images": {"signed": {f"{HOST}/evil:v1": "pass"}}}}
+    pod = make_pod(V1, annotations={SCOPED_ANNOTATION: orjson.dumps(claims).decode()})
+    stored = apply_patch(pod, worker.mutate(pod))
+    expected = {f"{HOST}/app@{image.digest}": "pass"}
+    outcomes = orjson.loads(stored["metadata"]["annotations"][SCOPED_ANNOTATION])
+    assert outcomes == {"version": 1, "policies": {"/images": {"signed": expected}}}
 
 
 def test_a_digest_that_was_changed_on_the_way_is_refused(worker, shop):

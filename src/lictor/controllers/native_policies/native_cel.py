@@ -17,7 +17,7 @@ from lictor.controllers.native_policies.objects import (
 from lictor.core.errors import CompileError
 from lictor.core.families.admission_policy import VALIDATING_KIND
 from lictor.core.families.family import expect_record
-from lictor.core.families.kyverno_cel.autogen import list_template_paths
+from lictor.core.families.kyverno_cel.autogen import find_custom_workloads, list_template_paths
 from lictor.core.families.kyverno_cel.records import MutatingPolicy, ValidatingPolicy
 from lictor.core.lang.cel.kubernetes import kubernetes_environment
 from lictor.core.model.cel_policy import CelException
@@ -146,7 +146,9 @@ def _check_common(policy: ValidatingPolicy | MutatingPolicy, kind: str) -> None:
         raise _skip(kind, "namespaced policies are not applicable.")
     if constraints is None:
         raise _skip(kind, "no matchConstraints found.")
-    if any(True for _ in list_template_paths(constraints, policy.spec.autogen.pod_controllers)):
+    wanted = policy.spec.autogen.pod_controllers
+    is_covered = find_custom_workloads(constraints, wanted) is None
+    if not is_covered or any(True for _ in list_template_paths(constraints, wanted)):
         raise _skip(kind, "pod controllers autogen is enabled.")
     if evaluation.mode != "Kubernetes":
         raise _skip(kind, f"evaluation mode {evaluation.mode} is not applicable.")

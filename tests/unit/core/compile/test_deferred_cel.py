@@ -114,6 +114,6 @@ def test_a_policy_about_other_namespaces_stays_uncompiled() -> None:
     pod = make_pod("y")
     pod["metadata"]["namespace"] = "other"
     assert Engine(programs).evaluate(pod).results == ()
-    assert list_made(programs) == [False]
+    assert not any(list_made(programs))
     pod["metadata"]["namespace"] = "team"
     assert [result.status for result in Engine(programs).evaluate(pod).results] == [Status.FAIL]

@@ -7,7 +7,8 @@ import pytest
 from image_rules import HOST, NO_LOG, ImageShop, by_key, make_pod, make_policy, signed_by
 from signing import REVIEW, make_key, make_payload, make_signature, pem_of, push_image, push_layers
 
-from lictor.core.evaluate.verify_images.annotations import ANNOTATION
+from lictor.core.evaluate.verify_images.annotations import ANNOTATION, SCOPED_ANNOTATION
+from lictor.core.evaluate.verify_images.outcome_cache import OutcomeCache
 from lictor.core.model.request import Operation
 from lictor.core.model.result import Status
 
@@ -307,16 +308,59 @@ def test_all_blocks_mean_the_same_image_by_a_tag_that_moves(shop):
 # --- updates
 
 
-def test_what_an_update_does_not_change_is_not_judged_again(shop):
+PLAIN = {"attestors": signed_by(by_key(ALICE)), "verifyDigest": False, "mutateDigest": False}
+
+
+def scoped(policy: str, rule: str, **images: str) -> dict[str, str]:
+    whole = {"version": 1, "policies": {policy: {rule: images}}}
+    return {SCOPED_ANNOTATION: orjson.dumps(whole).decode()}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "allowed"),
+    [
+        ({}, False),
+        ({ANNOTATION: orjson.dumps({V1: "pass"}).decode()}, False),
+        (scoped("/images", "signed", **{V1: "pass"}), True),
+        (scoped("/images", "signed", **{V1: "skip"}), True),
+        (scoped("/images", "signed", **{V1: "fail"}), False),
+        (scoped("/other", "signed", **{V1: "pass"}), False),
+        (scoped("shop/images", "signed", **{V1: "pass"}), False),
+        (scoped("/images", "other", **{V1: "pass"}), False),
+        ({SCOPED_ANNOTATION: "no JSON"}, False),
+        ({SCOPED_ANNOTATION: '{"version": 2, "policies": {"/images": {}}}'}, False),
+    ],
+)
+def test_an_update_keeps_what_the_stored_object_was_accepted_with(shop, annotations, allowed):
     shop.push("app", BOB)
-    policy, pod = make_policy({"attestors": signed_by(by_key(ALICE))}), make_pod(V1)
-    block_less_digest = make_policy(
-        {"attestors": signed_by(by_key(ALICE)), "verifyDigest": False, "mutateDigest": False}
-    )
-    verdict = shop.judge(block_less_digest, pod, operation=Operation.UPDATE, old=pod)
-    assert [result.status for result in verdict.results] == [Status.PASS]
-    other = make_pod("ghcr.io/acme/app:v1")
-    verdict = shop.judge(policy, pod, operation=Operation.UPDATE, old=other)
+    policy, old = make_policy(PLAIN), make_pod(V1, annotations=annotations)
+    verdict = shop.judge(policy, make_pod(V1), operation=Operation.UPDATE, old=old)
+    assert verdict.allowed is allowed
+
+
+def test_an_update_is_not_verified_again_after_its_own_annotation(shop):
+    shop.push("app", ALICE)
+    policy = make_policy({"attestors": signed_by(by_key(ALICE))})
+    stored = shop.judge(policy, make_pod(V1)).patched
+    shop.registries.manifests.clear()  # nothing can be looked up
+    shop.cache = OutcomeCache()
+    verdict = shop.judge(policy, stored, operation=Operation.UPDATE, old=stored)
+    assert verdict.allowed
+
+
+def test_an_object_on_its_way_out_can_be_changed(shop):
+    shop.push("app", BOB)
+    leaving = make_pod(V1)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    verdict = shop.judge(make_policy(PLAIN), leaving, operation=Operation.UPDATE, old=leaving)
+    assert verdict.allowed
+
+
+def test_a_changed_image_is_verified_on_update(shop):
+    shop.push("app", BOB)
+    policy = make_policy({"attestors": signed_by(by_key(ALICE))})
+    old = make_pod("ghcr.io/acme/app:v1", annotations=scoped("/images", "signed", **{V1: "pass"}))
+    verdict = shop.judge(policy, make_pod(V1), operation=Operation.UPDATE, old=old)
     assert not verdict.allowed
 
 

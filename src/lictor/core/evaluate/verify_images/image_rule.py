@@ -1,7 +1,7 @@
 """A rule with verifyImages is evaluated in two phases, as in Kyverno.
 
 The verification returns one result for each image, and writes digests into the object; the check of
-the final object returns one result about digests and `required`. Annotations of the object are
+the final object returns one result about digests and `required`. Annotations of a request are
 written, and never trusted.
 """
 
@@ -14,9 +14,12 @@ from lictor.core.errors import EvaluationError, LookupFailedError
 from lictor.core.evaluate.expressions import Expressions
 from lictor.core.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.core.evaluate.verify_images.annotations import (
+    PolicyRule,
     annotate_outcomes,
+    annotate_scoped,
     format_status,
     list_known_outcomes,
+    was_accepted,
 )
 from lictor.core.evaluate.verify_images.block import (
     Block,
@@ -68,16 +71,19 @@ class ImageRule(msgspec.Struct, frozen=True):
             for image in named
             for outcome in self._verify_image(case, block, image, verified)
         ]
-        changed = verified.finish(case)
-        if changed is not resource and results:
+        changed = verified.finish(case, self._rule)
+        if changed is not resource:
+            if not results:
+                # What a user wrote into the annotation is removed without a word.
+                silent = self.setting.result(case, RuleOutcome(Status.PASS, ""))
+                results.append(replace(silent, is_silent=True))
             results[-1] = replace(results[-1], patched=changed)
         return tuple(results)
 
     def _verify_image(
         self, case: Case, block: Block, image: ResourceImage, verified: "_Verified"
     ) -> Iterator[RuleOutcome]:
-        if image.is_in(case.request.old_object):
-            # As in Kyverno: running images are not verified again by every change of the object.
+        if self._is_accepted(case, block, image):
             return
         tagged = self._tag(case, block, image, verified.digests.get(image.text, ""))
         outcome = self._check_image(case, block, tagged)
@@ -96,6 +102,21 @@ class ImageRule(msgspec.Struct, frozen=True):
                 is_pinned = bool(block.written.mutate_digest and tagged.digest)
                 verified.note(tagged, outcome.status, is_pinned=is_pinned)
             yield RuleOutcome(outcome.status, outcome.message)
+
+    @property
+    def _rule(self) -> PolicyRule:
+        policy = self.setting.policy
+        return PolicyRule(f"{policy.namespace}/{policy.name}", self.setting.rule)
+
+    def _is_accepted(self, case: Case, block: Block, image: ResourceImage) -> bool:
+        """Whether an update keeps an image that this rule has accepted, as in Kyverno 1.19."""
+        request = case.request
+        if not image.is_in(request.old_object):
+            return False
+        # Finalizers of an object that is being deleted are removed by updates.
+        is_leaving = "deletionTimestamp" in request.resource.get("metadata", {})
+        is_known = is_leaving or not block.verifies
+        return is_known or was_accepted(request, self._rule, image.reference)
 
     def _tag(self, case: Case, block: Block, image: ResourceImage, digest: str = "") -> TaggedImage:
         return TaggedImage(image, self.setting, block.fill(case).access, digest)
@@ -136,7 +157,7 @@ class ImageRule(msgspec.Struct, frozen=True):
     def _find_fault(self, case: Case, block: Block, image: ResourceImage) -> str:
         if block.written.verify_digest and not image.parts.digest:
             return f"missing digest for {image.reference}"
-        if not block.written.required or image.is_in(case.request.old_object):
+        if not block.written.required or self._is_accepted(case, block, image):
             return ""
         return (
             "" if self._is_verified(case, block, image) else f"unverified image {image.reference}"
@@ -197,13 +218,13 @@ class _Verified:
         named = tagged.pinned if is_pinned else tagged.image.reference
         self._outcomes[named] = format_status(status)
 
-    def finish(self, case: Case) -> JsonObject:
+    def finish(self, case: Case, rule: PolicyRule) -> JsonObject:
         """The final object; the same object if nothing changed."""
+        changed: JsonObject = self._changed
         if self._outcomes:
             known = list_known_outcomes(case.request, self._resource)
-            self._changed = annotate_outcomes(self._changed, {**known, **self._outcomes})
-        changed: JsonObject = self._changed
-        return changed
+            changed = annotate_outcomes(changed, {**known, **self._outcomes})
+        return annotate_scoped(case.request, changed, rule, self._outcomes)
 
 
 def _replace_at(document: Json, path: tuple[str | int, ...], value: str) -> Json:

@@ -26,6 +26,8 @@ _CONTROLLERS = {
     "jobs": "batch", "cronjobs": "batch",
 }  # fmt: skip
 _CRON_JOBS = "cronjobs"
+# Custom workloads: their Pod templates are evaluated by the policy as it is.
+EXTRACT = "extract"
 # The namespace of a Pod is that of its controller: templates have none.
 _POD_FIELD = re.compile(rb"(object|oldObject)\.(spec|metadata(?!\.namespace\b))")
 
@@ -65,6 +67,31 @@ def list_template_paths(
     if plain := chosen - {_CRON_JOBS}:
         only = _constrain(plain, operations, selector)
         yield TemplatePath("defaults", "spec.template", only)
+
+
+def find_custom_workloads(
+    constraints: MatchResources | None, wanted: PodControllers | None
+) -> MatchResources | None:
+    """The custom workloads (`<resource>.<version>.<group>`) that a policy about Pods names."""
+    if constraints is None or wanted is None or not _is_about_pods(constraints):
+        return None
+    named = [text.split(".", 2) for text in wanted.controllers or () if text.count(".") > 1]
+    operations = constraints.resource_rules[0].operations
+    if not named or not operations:
+        return None
+    return MatchResources(
+        resource_rules=tuple(
+            ResourceRule(
+                operations=operations,
+                api_groups=(group,),
+                api_versions=(version,),
+                resources=(resource,),
+            )
+            for resource, version, group in sorted(named)
+        ),
+        namespace_selector=constraints.namespace_selector,
+        match_policy="Exact",
+    )
 
 
 def _is_about_pods(constraints: MatchResources) -> bool:
@@ -184,7 +211,9 @@ def list_variants(policy: PolicyRecord) -> tuple[PolicyVariant, ...]:
     autogen = getattr(policy.spec, "autogen", None)
     if autogen is None:
         return ()
-    return tuple(
+    custom = find_custom_workloads(policy.spec.match_constraints, autogen.pod_controllers)
+    extracted = () if custom is None else (PolicyVariant(EXTRACT, custom, policy.spec),)
+    return extracted + tuple(
         PolicyVariant(
             template_path.name, template_path.constraints, _rewrite_spec(policy, template_path)
         )
@@ -245,7 +274,12 @@ def describe_match(policy: PolicyRecord) -> WebhookMatch | None:
         constraints,
         spec.match_conditions,
         tuple(
-            (each.name, each.constraints, each.spec.match_conditions)
+            # Conditions about Pods are no conditions about what makes them.
+            (
+                each.name,
+                each.constraints,
+                () if each.name == EXTRACT else each.spec.match_conditions,
+            )
             for each in list_variants(policy)
         ),
         spec.webhook_configuration.timeout_seconds,
@@ -322,7 +356,12 @@ def _build_configs(policy: PolicyRecord) -> dict[str, JsonObject]:
     configs: dict[str, JsonObject] = {}
     for variant in list_variants(policy):
         targets = [
-            {"group": rule.api_groups[0], "version": "v1", "resource": name, "kind": _KINDS[name]}
+            {
+                "group": rule.api_groups[0],
+                "version": rule.api_versions[0],
+                "resource": name,
+                "kind": _KINDS.get(name) or name.removesuffix("s").capitalize(),
+            }
             for rule in variant.constraints.resource_rules
             for name in rule.resources
         ]

@@ -6,7 +6,11 @@ from lictor.core.compile.context import CompileContext
 from lictor.core.compile.deferral import fail_always, make_rule
 from lictor.core.compile.selection import choose_action, select_constrained
 from lictor.core.errors import LictorError
-from lictor.core.families.kyverno_cel.autogen import list_requests, list_template_paths
+from lictor.core.families.kyverno_cel.autogen import (
+    find_custom_workloads,
+    list_requests,
+    list_template_paths,
+)
 from lictor.core.families.kyverno_cel.records import CelPolicy
 from lictor.core.families.registry import refer, registry
 from lictor.core.model.constraints import MatchResources
@@ -50,6 +54,9 @@ def _list_constraints(policy: CelPolicy) -> Iterator[MatchResources | None]:
     if autogen is not None:
         for template_path in list_template_paths(spec.match_constraints, autogen.pod_controllers):
             yield template_path.constraints
+        custom = find_custom_workloads(spec.match_constraints, autogen.pod_controllers)
+        if custom is not None:
+            yield custom
 
 
 def _is_enabled(evaluation: object, when: str) -> bool:

@@ -31,10 +31,12 @@ from lictor.core.evaluate.cel.image_checks import (
     compile_images,
 )
 from lictor.core.evaluate.cel.image_verification import VerificationRules, bind_verification
+from lictor.core.evaluate.cel.pod_extraction import check_templates
 from lictor.core.evaluate.cel.validations import EvaluateActivation, compile_validations
 from lictor.core.evaluate.cel.views import View, view_payload
 from lictor.core.families.kyverno_cel.autogen import (
     TemplatePath,
+    find_custom_workloads,
     list_requests,
     list_template_paths,
 )
@@ -80,6 +82,19 @@ class _Compiler(msgspec.Struct, frozen=True):
                 spec.match_constraints, spec.autogen.pod_controllers
             ):
                 yield from self._template_rules(spec, template_path)
+            custom = find_custom_workloads(spec.match_constraints, spec.autogen.pod_controllers)
+            if custom is not None:
+                yield self._extracting_rule(spec, custom)
+
+    def _extracting_rule(self, spec: ImageValidatingSpec, custom: MatchResources) -> CompiledRule:
+        """Digests are not written into custom workloads: where images are is not known."""
+
+        def build() -> Check:
+            check = ImageValidatingCheck(*self.compile(spec)).check
+            template = ResultTemplate(self.ref, RuleType.IMAGE_VERIFY, self.action)
+            return check_templates(check, template, self.ref.name)
+
+        return self.rule(spec, Phase.VERIFY_IMAGES, custom, lambda: build_when_used(build))
 
     def _template_rules(
         self, spec: ImageValidatingSpec, template_path: TemplatePath

@@ -21,6 +21,7 @@ from lictor.core.evaluate.cel.mutate import MutatingCheck, aim_at_target, compil
 from lictor.core.evaluate.cel.mutations import compile_mutations
 from lictor.core.families.kyverno_cel.autogen import (
     TemplatePath,
+    find_custom_workloads,
     list_template_paths,
     rewrite_mutating,
 )
@@ -31,6 +32,8 @@ from lictor.core.model.cel_policy import MutatingSpec
 from lictor.core.model.constraints import MatchResources
 from lictor.core.model.program import Case, Check, CompiledRule, Phase, Program
 from lictor.core.model.result import Action, PolicyRef, Result, RuleType, Status
+
+_NOT_EXTRACTED = "extraction mode: mutation for custom workload CRDs is not yet supported"
 
 
 def compile_mutating(policy: MutatingPolicy, context: CompileContext) -> Program:
@@ -76,6 +79,11 @@ def _compile_rules(
     for template_path in list_template_paths(spec.match_constraints, spec.autogen.pod_controllers):
         seen = partial(rewrite_mutating, spec, template_path)
         yield rule(template_path.constraints, _defer(build, spec, template_path), seen)
+    custom = find_custom_workloads(spec.match_constraints, spec.autogen.pod_controllers)
+    if custom is not None:
+        skipped = ResultTemplate(ref, RuleType.MUTATION, _action(spec))
+        results = skipped.make("", Status.SKIP, _NOT_EXTRACTED)
+        yield rule(custom, lambda: lambda _: results, lambda: spec)
 
 
 def _defer(

@@ -16,14 +16,20 @@ from lictor.core.compile.selection import (
 from lictor.core.evaluate.cel.context import CelContext
 from lictor.core.evaluate.cel.exceptions import ResultTemplate, compile_exemptions
 from lictor.core.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
+from lictor.core.evaluate.cel.pod_extraction import check_templates
 from lictor.core.evaluate.cel.validate import check_exempted, report_errors
 from lictor.core.evaluate.cel.validations import EvaluateActivation, compile_validations
 from lictor.core.evaluate.cel.views import View, view_payload
-from lictor.core.families.kyverno_cel.autogen import TemplatePath, list_template_paths
+from lictor.core.families.kyverno_cel.autogen import (
+    TemplatePath,
+    find_custom_workloads,
+    list_template_paths,
+)
 from lictor.core.families.kyverno_cel.records import ValidatingPolicy
 from lictor.core.families.registry import refer
 from lictor.core.lang.cel.kyverno import kyverno_environment
 from lictor.core.model.cel_policy import ValidatingSpec
+from lictor.core.model.constraints import MatchResources
 from lictor.core.model.program import Check, CompiledRule, Phase, Program, Select
 from lictor.core.model.result import Action, PolicyRef, RuleType, Status
 
@@ -59,6 +65,10 @@ def _compile_rules(
         for template_path in list_template_paths(constraints, spec.autogen.pod_controllers):
             bounds = bound_constrained(template_path.constraints, ref, around)
             yield bind_rule(builder.template_rule(spec, template_path), bounds)
+        custom = find_custom_workloads(constraints, spec.autogen.pod_controllers)
+        if custom is not None:
+            bounds = bound_constrained(custom, ref, around)
+            yield bind_rule(builder.extracting_rule(spec, custom), bounds)
     else:
         # Envoy and HTTP: not about resources.
         from lictor.core.families.kyverno_cel.authorizing import REQUEST_KINDS, compile_authorizing
@@ -80,6 +90,13 @@ class _Builder(msgspec.Struct, frozen=True):
         return self.rule(
             lambda: select_constrained(template_path.constraints, self.ref, self.around),
             lambda: build_when_used(lambda: self.see_and_check(template_path.rewrite(spec))),
+        )
+
+    def extracting_rule(self, spec: ValidatingSpec, custom: MatchResources) -> CompiledRule:
+        template = ResultTemplate(self.ref, RuleType.VALIDATION, self.action)
+        return self.rule(
+            lambda: select_constrained(custom, self.ref, self.around),
+            lambda: check_templates(self.see_and_check(spec), template, ""),
         )
 
     def see_and_check(self, spec: ValidatingSpec) -> Check:
