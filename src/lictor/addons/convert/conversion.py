@@ -38,13 +38,6 @@ _DOES = {
 }
 
 
-def convert_policy(
-    policy: Policy, target: ConversionTarget, names: ResourceNames, groups: Iterable[str] = ()
-) -> Conversion:
-    """Convert a policy to its shortest form; raises CompileError if it has no equivalent."""
-    return list_conversions(policy, target, names, groups)[0]
-
-
 def list_conversions(
     policy: Policy, target: ConversionTarget, names: ResourceNames, groups: Iterable[str] = ()
 ) -> list[Conversion]:

@@ -53,7 +53,7 @@ class ProgramComparison(Tally):
 
 
 def run_program(program: Sequence[str], arguments: Iterable[str], seconds: float) -> str:
-    """The standard output of a program; the exit code says no more than its rows."""
+    """The standard output of a program; the exit code carries no more information than its rows."""
     command = [*program, *arguments]
     try:
         done = subprocess.run(  # noqa: S603  (the user names the program)
@@ -64,8 +64,8 @@ def run_program(program: Sequence[str], arguments: Iterable[str], seconds: float
     except subprocess.TimeoutExpired as error:
         raise LictorError(f"{program[0]}: no answer within {seconds:g} s") from error
     if not done.stdout.strip():
-        said = done.stderr.strip().splitlines()
-        raise LictorError(f"{program[0]}: printed nothing: {said[-1] if said else 'no message'}")
+        lines = done.stderr.strip().splitlines()
+        raise LictorError(f"{program[0]}: printed nothing: {lines[-1] if lines else 'no message'}")
     return _COLOR.sub("", done.stdout)
 
 

@@ -3,7 +3,7 @@
 import yaml
 
 from lictor.addons.convert.comparison import SampleLookups, compare_forms
-from lictor.addons.convert.conversion import ConversionTarget, convert_policy, list_conversions
+from lictor.addons.convert.conversion import ConversionTarget, list_conversions
 from lictor.addons.convert.samples import make_requests
 from lictor.core.assembly import compile_documents
 from lictor.core.engine import Engine
@@ -34,7 +34,7 @@ def load(*documents):
 
 
 def convert(policy, target=ConversionTarget.AUTO):
-    return convert_policy(policy, target, builtin_names())
+    return list_conversions(policy, target, builtin_names())[0]
 
 
 def convert_alike(policy, target=ConversionTarget.AUTO, resources=()):
