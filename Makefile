@@ -37,7 +37,8 @@ test-unit: setup
 	@$(call pytest,tests/unit -n $(or $(WORKERS),4))
 
 # On the cluster inside lictor and on a real control plane, which is built through Go modules the first time; that half is skipped in one
-# line where there is no Go. LICTOR_CLUSTER=embedded or real chooses. SLOW=1 adds tests that take minutes.
+# line where there is no Go. LICTOR_CLUSTER=embedded or real chooses. LICTOR_KUBERNETES=v1.35.4 takes another release than the one that lictor
+# follows. SLOW=1 adds tests that take minutes.
 test-cluster: export LICTOR_CLUSTER_TESTS = 1
 test-cluster: setup
 	@$(call pytest,tests/cluster $(if $(SLOW),,-m "not slow") -n 3 --dist loadfile --no-loadscope-reorder)

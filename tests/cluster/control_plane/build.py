@@ -7,7 +7,10 @@ from pathlib import Path
 
 from control_plane.go_modules import build, download, lock, read_language, write_module
 
-KUBERNETES = "v1.34.3"
+from lictor.core.release import REFERENCES
+
+# LICTOR_KUBERNETES=v1.35.4 runs the tests on another release than the one that lictor follows.
+KUBERNETES = os.environ.get("LICTOR_KUBERNETES") or REFERENCES["kubernetes"]
 ETCD = "v3.6.6"
 KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager")
 PROGRAMS = ("etcd", *KUBERNETES_PROGRAMS)

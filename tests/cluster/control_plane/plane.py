@@ -15,7 +15,7 @@ from control_plane.credentials import (
 from control_plane.local import API_SERVER, LocalCluster
 from control_plane.programs import Programs
 
-# Both versions of MutatingAdmissionPolicy are behind a gate in this release.
+# The previews of MutatingAdmissionPolicy are off by default; before 1.36 there is nothing else.
 _RUNTIME_CONFIG = ",".join(
     f"admissionregistration.k8s.io/{version}=true" for version in ("v1beta1", "v1alpha1")
 )
