@@ -8,6 +8,7 @@ from access_world import ADMIN, World, config_map, make
 from lictor.addons.apiserver.admission.chain import AdmissionChain, Admitted
 from lictor.addons.apiserver.controllers.kind_controllers import PolicyStatusController
 from lictor.addons.apiserver.request import ApiUser
+from lictor.addons.apiserver.schemas.type_checking import check_policy_types
 from lictor.core.errors import RefusedRequestError
 from lictor.core.raw import Json, JsonObject
 
@@ -337,3 +338,35 @@ def test_status_tells_what_was_seen() -> None:
     asyncio.run(keeper.reconcile())
     asyncio.run(keeper.reconcile())
     assert written == [{"observedGeneration": 2, "typeChecking": {}}]
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("object.data['a'] == 'b' && object.metadata.name != ''", ""),
+        ("request.name == object.metadata.labels.app", ""),
+        (
+            "object.spec.replicas > 1",
+            "undefined field 'spec'\n | object.spec.replicas > 1\n | ......^",
+        ),
+        (
+            "object.metadata.name > 1",
+            "found no matching overload for '_>_' applied to '(string, int)'\n"
+            " | object.metadata.name > 1\n | .....................^",
+        ),
+        (
+            "variables.kept == 1",
+            "found no matching overload for '_==_' applied to '(bool, int)'\n"
+            " | variables.kept == 1\n | ...............^",
+        ),
+    ],
+)
+def test_status_has_the_types_that_do_not_fit(text: str, warning: str) -> None:
+    kept = {"name": "kept", "expression": "object.immutable"}
+    policy = _policy({"expression": text}, variables=[kept])
+    found = check_policy_types(policy, World().catalogue)
+    expected = [] if not warning else ["spec.validations[0].expression"]
+    assert [each["fieldRef"] for each in found] == expected
+    for each in found:
+        assert each["warning"].startswith("/v1, Kind=ConfigMap: ERROR: ")
+        assert each["warning"].endswith(f"{warning}\n")

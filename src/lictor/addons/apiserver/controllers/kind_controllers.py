@@ -99,7 +99,7 @@ class RoleAggregation(WakingController):
 
 
 class PolicyStatusController(WakingController):
-    """Keeps `observedGeneration`; types of expressions are checked when they are written."""
+    """Keeps `observedGeneration` and `typeChecking`."""
 
     def __init__(self, reader: ObjectReader, write: Write) -> None:
         super().__init__(reader, _POLICY_GROUP, "validatingadmissionpolicies", write)
@@ -109,5 +109,10 @@ class PolicyStatusController(WakingController):
         status = read_object(document, "status")
         if status.get("observedGeneration") == generation:
             return None
-        detail = {**status, "observedGeneration": generation, "typeChecking": {}}
+        # The CEL engine is slow to load, and most clusters have no policies.
+        from lictor.addons.apiserver.schemas.type_checking import check_policy_types
+
+        found = check_policy_types(document, self._reader.catalogue)
+        checked = {"expressionWarnings": found} if found else {}
+        detail = {**status, "observedGeneration": generation, "typeChecking": checked}
         return {**document, "status": detail}

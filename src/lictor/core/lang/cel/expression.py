@@ -224,6 +224,16 @@ def check_tree(text: str, environment: Environment, variables: Variables = NO_VA
     return _check_tree(text, environment, _list_kinds(text, variables))
 
 
+def render_issues(text: str, environment: Environment, variables: Variables = NO_VARIABLES) -> str:
+    """Why an expression does not compile, as cel-go prints it; empty if it does."""
+    known = _extend(environment, _list_kinds(text, variables))
+    try:
+        issues = known.check(known.parse(text))
+    except CelCompileError as error:
+        return str(error)
+    return str(CelCompileError(issues, text)) if issues else ""
+
+
 _Kinds = tuple[tuple[str, CelType], ...] | None
 
 
