@@ -1,5 +1,6 @@
 """Checks of CEL policies, and of the CEL expressions in classic policies."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -115,6 +116,13 @@ _AUTHORIZING = {
 _PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
 # Policies that evaluate their conditions without variables.
 _BLIND = ("validating", "image")
+# re: linear - one word and one dot
+_VARIABLE = re.compile(r"\bvariables\s?\.")
+_NO_VARIABLES = (
+    "variables cannot be referenced in matchConditions when "
+    "spec.autogen.mutatingAdmissionPolicy.enabled is true; native MutatingAdmissionPolicy "
+    "evaluates match conditions before variables, so inline the expression instead"
+)
 _CONSTRAINED = ("matchConstraints", "targetMatchConstraints")
 
 
@@ -160,6 +168,8 @@ def _check_content(spec: Field, kind: PolicyKind) -> Iterator[Finding]:
         yield flag("bad-validate", spec.path, message)
     if kind.phases == (Phase.MUTATE,) and spec["mutations"].is_empty:
         yield flag("bad-mutate", spec.path, "the policy changes nothing: give mutations")
+    if kind.phases == (Phase.MUTATE,):
+        yield from _check_evaluation(spec)
     if kind.phases == (Phase.VERIFY_IMAGES,):
         yield from check_image_policy(spec)
     for mutation in spec["mutations"].each():
@@ -168,6 +178,19 @@ def _check_content(spec: Field, kind: PolicyKind) -> Iterator[Finding]:
             message = f"a mutation of type {mutation['patchType'].text} needs {wanted}"
             yield flag("bad-mutate", mutation.path, message)
     yield from check_schedule(spec["schedule"])
+
+
+def _check_evaluation(spec: Field) -> Iterator[Finding]:
+    """Settings that exclude each other, in the words of Kyverno 1.19."""
+    evaluation = spec["evaluation"]
+    is_off = evaluation["admission"]["enabled"].value is False
+    if is_off and evaluation["mutateExisting"]["enabled"].value is not True:
+        message = "disabling both admission and mutateExisting evaluation modes is not allowed"
+        yield flag("bad-settings", evaluation.path, message)
+    if spec["autogen"]["mutatingAdmissionPolicy"]["enabled"].value is True:
+        for condition in spec["matchConditions"].each():
+            if _VARIABLE.search(condition["expression"].text):
+                yield flag("bad-settings", condition["expression"].path, _NO_VARIABLES)
 
 
 def check_schedule(schedule: Field) -> Iterator[Finding]:

@@ -25,6 +25,20 @@ def policy(kind="ValidatingPolicy", **spec):
     }
 
 
+PRIORITY = {
+    "mutations": [
+        {
+            "patchType": "ApplyConfiguration",
+            "applyConfiguration": {"expression": "Object{spec: Object.spec{priority: 1}}"},
+        }
+    ]
+}
+WITH_VARIABLES = {
+    "variables": [{"name": "a", "expression": "true"}],
+    "matchConditions": [{"name": "c", "expression": "variables.a"}],
+}
+
+
 def checks(text):
     return {"validations": [{"expression": text}]}
 
@@ -167,6 +181,8 @@ def test_a_field_that_one_of_the_kinds_has_is_enough():
     ("kind", "spec", "check"),
     [
         ("MutatingPolicy", {"mutations": []}, "bad-mutate"),
+        ("MutatingPolicy", {**PRIORITY, "evaluation": {"admission": {"enabled": False}}}, "bad-settings"),
+        ("MutatingPolicy", {**PRIORITY, **WITH_VARIABLES, "autogen": {"mutatingAdmissionPolicy": {"enabled": True}}}, "bad-settings"),
         ("MutatingPolicy", {"mutations": [{"patchType": "JSONPatch"}]}, "bad-mutate"),
         ("MutatingPolicy", {"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}]}, "bad-expression"),
         ("MutatingPolicy", {"mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "{}"}}]}, "bad-expression"),
@@ -194,6 +210,8 @@ def test_each_kind_has_its_own_rules(kind, spec, check):
 @pytest.mark.parametrize(
     ("kind", "spec"),
     [
+        ("MutatingPolicy", {**PRIORITY, **WITH_VARIABLES}),
+        ("MutatingPolicy", {**PRIORITY, "evaluation": {"admission": {"enabled": False}, "mutateExisting": {"enabled": True}}}),
         ("MutatingPolicy", {"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'a': '1'}}]"}}]}),
         ("MutatingPolicy", {"mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{spec: Object.spec{priority: 1, hostname: 'x'}}"}}]}),
         ("GeneratingPolicy", {"generate": [{"expression": "generator.Apply('a', [])"}]}),

@@ -17,7 +17,7 @@ Rows: TypeAlias = dict["RowKey", str]
 ABSENT = "-"
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 # What programs print before and after the YAML of a report.
-_NO_YAML = re.compile(r"---|-{3,}.*|pass: \d+, fail: .*|Applying .*|POLICY REPORT:|Warning: .*|\s*")
+_NO_YAML = ("---", "pass: ", "Applying ", "POLICY REPORT:", "Warning: ")
 _FIELDS = 6
 
 
@@ -102,14 +102,11 @@ def _list_reports(text: str) -> Iterator[JsonObject]:
 def _split_documents(text: str) -> Iterator[str]:
     lines: list[str] = []
     for line in text.splitlines():
-        if line.startswith("apiVersion:") or _NO_YAML.fullmatch(line):
-            # Blank lines may be part of a message; all others end a report.
-            if not line.strip() and lines:
-                lines.append(line)
-                continue
+        is_begin = line.startswith("apiVersion:")
+        if is_begin or line.startswith(_NO_YAML):
             if lines:
                 yield "\n".join(lines)
-            lines = [line] if line.startswith("apiVersion:") else []
+            lines = [line] if is_begin else []
         elif lines:
             lines.append(line)
     if lines:

@@ -22,6 +22,7 @@ from lictor.core.evaluate.cel.views import View
 from lictor.core.evaluate.namespace_bounds import check_kind, check_namespace, check_same_object
 from lictor.core.facts.resource_names import ResourceType
 from lictor.core.lang.cel.expression import Activation
+from lictor.core.lang.wildcard import match_wildcard
 from lictor.core.match.combine import remember, within
 from lictor.core.match.constraints import compile_constraints
 from lictor.core.match.metadata import read_map, read_text
@@ -29,11 +30,14 @@ from lictor.core.model.cel_policy import MutatingSpec
 from lictor.core.model.constraints import MatchResources, ResourceRule
 from lictor.core.model.program import Case, Select
 from lictor.core.model.request import Request
-from lictor.core.model.result import PolicyRef, Result, Status
+from lictor.core.model.result import PolicyRef, Result, Status, TargetPart
 from lictor.core.raw import Json, JsonObject
 
 # Variables of the triggering request that are visible for the changed objects.
 FindTargets: TypeAlias = Callable[[Activation], Iterator[JsonObject]]
+
+# The subresource of a target that is updated; None: the object itself.
+FindPart: TypeAlias = Callable[[JsonObject], TargetPart | None]
 
 _WHERE = "targetMatchConstraints"
 
@@ -84,8 +88,15 @@ def _compile_expression(text: str, language: ExpressionCompiler) -> FindTargets:
 def _compile_constraints(
     constraints: MatchResources, ref: PolicyRef, around: CelContext
 ) -> FindTargets:
-    # There is no operation on a target: any will do.
-    anyhow = tuple(replace(rule, operations=("*",)) for rule in constraints.resource_rules)
+    # There is no operation on a target: any will do. A subresource says where it is written.
+    anyhow = tuple(
+        replace(
+            rule,
+            operations=("*",),
+            resources=tuple(name.partition("/")[0] for name in rule.resources),
+        )
+        for rule in constraints.resource_rules
+    )
     select = compile_constraints(
         replace(constraints, resource_rules=anyhow), around.resource_names, where=_WHERE
     )
@@ -96,6 +107,30 @@ def _compile_constraints(
         needs_labels=constraints.namespace_selector is not None,
     )
     return lambda _: finder.find(ref.namespace)
+
+
+def compile_part(spec: MutatingSpec, around: CelContext) -> FindPart:
+    """Finds the subresource by which a target is updated: the first rule that fits decides."""
+    wanted = spec.target_match_constraints
+    rules = wanted.resource_rules if wanted is not None else ()
+    if not any("/" in name for rule in rules for name in rule.resources):
+        return lambda _: None
+
+    def find(target: JsonObject) -> TargetPart | None:
+        kind = Request.of(target).kind
+        resource = around.resource_names.of_kind(kind.group, kind.version, kind.kind).resource
+        for rule in rules:
+            if {"*", kind.group}.isdisjoint(rule.api_groups):
+                continue
+            if {"*", kind.version}.isdisjoint(rule.api_versions):
+                continue
+            for name in rule.resources:
+                plural, _, part = name.partition("/")
+                if match_wildcard(plural, resource):
+                    return TargetPart(kind.api_version, kind.kind, part) if part else None
+        return None
+
+    return find
 
 
 def _list_resources(rules: tuple[ResourceRule, ...], around: CelContext) -> Iterator[ResourceType]:
@@ -190,7 +225,9 @@ class MutatingCheck(msgspec.Struct, frozen=True):
         return (replace(self.template.make("", Status.PASS, "success")[0], patched=after),)
 
 
-def aim_at_target(result: Result, target: JsonObject, template: ResultTemplate) -> Result:
+def aim_at_target(
+    result: Result, target: JsonObject, template: ResultTemplate, part: TargetPart | None = None
+) -> Result:
     """The result for an object other than the request's."""
     after = result.patched
     if after is not None:
@@ -199,7 +236,7 @@ def aim_at_target(result: Result, target: JsonObject, template: ResultTemplate) 
         except EvaluationError as error:
             text = f"failed to evaluate policy: {error}"
             return template.make("evaluation", Status.ERROR, text)[0]
-    return replace(result, patched=None, target=after, is_selected=True)
+    return replace(result, patched=None, target=after, part=part, is_selected=True)
 
 
 class AdmissionMutatingCheck(msgspec.Struct, frozen=True):

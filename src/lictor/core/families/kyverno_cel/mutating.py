@@ -17,7 +17,12 @@ from lictor.core.evaluate.cel.expressions import (
     compile_annotations,
     compile_match_conditions,
 )
-from lictor.core.evaluate.cel.mutate import MutatingCheck, aim_at_target, compile_targets
+from lictor.core.evaluate.cel.mutate import (
+    MutatingCheck,
+    aim_at_target,
+    compile_part,
+    compile_targets,
+)
 from lictor.core.evaluate.cel.mutations import compile_mutations
 from lictor.core.families.kyverno_cel.autogen import (
     TemplatePath,
@@ -121,6 +126,7 @@ class _Builder(msgspec.Struct, frozen=True):
         parts = self._compile(spec)
         language = self._plain_language().declare(spec.variables)
         find = compile_targets(spec, self.ref, language, self.around)
+        find_part = compile_part(spec, self.around)
 
         def check(case: Case) -> tuple[Result, ...]:
             try:
@@ -133,7 +139,7 @@ class _Builder(msgspec.Struct, frozen=True):
                 text = f"failed to find targets: {error}"
                 return parts.template.make("evaluation", Status.ERROR, text)
             return tuple(
-                aim_at_target(result, target, parts.template)
+                aim_at_target(result, target, parts.template, find_part(target))
                 for target in targets
                 for result in parts.run(
                     case, target, object=target, oldObject=None, namespaceObject=None

@@ -346,6 +346,28 @@ def existing(mutation, *, kind="MutatingPolicy", **targets):
 def test_targets(evaluate, cluster, targets, names):
     verdict = evaluate([existing(LABEL, **targets)], POD, lookups=cluster(RED, BLUE, *NAMESPACES))
     assert [r.target["metadata"]["name"] for r in verdict.results] == names
+    assert [r.part for r in verdict.results] == [None] * len(names)
+
+
+BLUE_ONE = {"expression": 'resource.Get("v1", "configmaps", "other", "blue")'}
+STATUS = {**CONFIG_MAPS, "resources": ["config*/status"]}
+
+
+@pytest.mark.parametrize(
+    ("targets", "part"),
+    [
+        ({"resourceRules": [{**CONFIG_MAPS, "resources": ["configmaps/status"]}]}, "status"),
+        ({**BLUE_ONE, "resourceRules": [STATUS]}, "status"),
+        # The first rule that fits decides.
+        ({**BLUE_ONE, "resourceRules": [CONFIG_MAPS, STATUS]}, ""),
+        ({**BLUE_ONE, "resourceRules": [{**STATUS, "apiGroups": ["apps"]}]}, ""),
+    ],
+)
+def test_targets_that_are_updated_by_a_subresource(evaluate, cluster, targets, part):
+    verdict = evaluate([existing(LABEL, **targets)], POD, lookups=cluster(BLUE, *NAMESPACES))
+    (result,) = verdict.results
+    assert result.target["metadata"]["name"] == "blue"
+    assert (result.part.subresource if result.part is not None else "") == part
     assert all(r.target["metadata"]["labels"]["team"] == "red" for r in verdict.results)
     assert all(r.patched is None for r in verdict.results)
     assert verdict.patched is POD
