@@ -83,6 +83,9 @@ def read_policy(
     if known is not None and known.document is document:
         return known
     if known is not None and _strip(known.document) == _strip(document):
+        if "spec" in document:
+            # The record holds parts of the former spec: an equal copy would take as much memory.
+            document["spec"] = known.document["spec"]
         return replace(known, document=document)
     loaded = load_object(document, f"{kind.kind}/{document['metadata']['name']}")
     return StoredPolicy(kind, document, _first_record(loaded), loaded.problems, always_ignore)

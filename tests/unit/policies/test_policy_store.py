@@ -58,6 +58,16 @@ def test_a_policy_is_read_again_where_it_says_something_else(now, is_same):
     assert second.derive("answer", lambda: "after") == ("before" if is_same else "after")
 
 
+def test_a_policy_with_another_status_shares_its_spec():
+    store = PolicyStore(None, Flags())
+    [first] = store.load_documents([(CLUSTER_POLICY, copy.deepcopy(DOCUMENT))])
+    store._publish((first,), has_compiled=True)
+    now = copy.deepcopy({**DOCUMENT, "status": {"ready": True}})
+    [second] = store.load_documents([(CLUSTER_POLICY, now)])
+    assert second.document == now
+    assert second.document["spec"] is first.document["spec"]
+
+
 def read(document):
     return read_policy(CLUSTER_POLICY, document, {}, always_ignore=False)
 
