@@ -5,7 +5,7 @@ They call `host.current_host`.
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,19 +21,26 @@ from lictor.core.lang.random_text import make_random_text
 from lictor.core.raw import Json, JsonObject
 
 Rows: TypeAlias = list[tuple[str, Implementation]]
+P = ParamSpec("P")
+Returned = TypeVar("Returned")
+
+
+def spell(receiver: str, name: str, signature: str, call: Implementation) -> Rows:
+    """`receiver.name(…)` in both spellings, `get` and the older `Get`."""
+    arguments, _, result = signature.partition(" -> ")
+    return [
+        (f"{receiver}::{spelling}({arguments}) -> {result}", outside(call))
+        for spelling in (name, name[0].upper() + name[1:])
+    ]
 
 
 def method(receiver: str, name: str, signature: str, call: Callable[..., Json]) -> Rows:
-    """`receiver.name(…)` in both spellings, `get` and the older `Get`; JSON in, JSON out."""
-    arguments, _, result = signature.partition(" -> ")
+    """A method in both spellings that takes and returns JSON."""
 
     def run(_: Namespace, *args: Value) -> Value:
         return take_in(call(*map(emit_argument, args)))
 
-    return [
-        (f"{receiver}::{spelling}({arguments}) -> {result}", outside(run))
-        for spelling in (name, name[0].upper() + name[1:])
-    ]
+    return spell(receiver, name, signature, run)
 
 
 def emit_argument(value: Value) -> Any:
@@ -45,10 +52,12 @@ def _function(signature: str, call: Callable[..., Json]) -> tuple[str, Implement
     return signature, outside(lambda *args: take_in(call(*map(emit_argument, args))))
 
 
-def prefix_errors(words: str, call: Callable[..., Json], *args: Json) -> Any:
+def prefix_errors(
+    words: str, call: Callable[P, Returned], /, *args: P.args, **kwargs: P.kwargs
+) -> Returned:
     """The result of a host function; a failure names the operation."""
     try:
-        return call(*args)
+        return call(*args, **kwargs)
     except LookupFailedError as error:
         raise type(error)(f"{words}: {error}") from error
 
@@ -121,9 +130,7 @@ CERTIFICATES = Library(("x509.decode(string) -> dyn", outside(_decode_certificat
 
 
 def _get_metadata(reference: str) -> JsonObject:
-    find = current_host.get().image_data
-    found: JsonObject = prefix_errors("failed to get image data", find, reference)
-    return found
+    return prefix_errors("failed to get image data", current_host.get().image_data, reference)
 
 
 IMAGE_DATA = Library(*method("imagedata.Context", "getMetadata", "string -> dyn", _get_metadata))

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from lictor.core.crypto.json_web_token import decode_token, secret_key
 from lictor.core.errors import FunctionError
-from lictor.core.lang.cel.functions import Implementation, Library, outside
+from lictor.core.lang.cel.functions import Library, outside
 from lictor.core.lang.cel.host import HttpCall, current_host
-from lictor.core.lang.cel.library.host import Rows, emit_argument, method, prefix_errors
+from lictor.core.lang.cel.library.host import Rows, emit_argument, method, prefix_errors, spell
 from lictor.core.lang.cel.library.plain import take_in
 from lictor.core.lang.cel.values import Opaque, StrictOpaque, Value
 from lictor.core.lang.networks import find_blocked_network
@@ -45,10 +45,7 @@ def _get(*args: Any) -> JsonObject | None:
     api_version, resource, namespace, name = _spread(args)
     _stay_inside(namespace)
     find = current_host.get().get_resource
-    found: JsonObject | None = prefix_errors(
-        "failed to get resource", find, api_version, resource, namespace, name
-    )
-    return found
+    return prefix_errors("failed to get resource", find, api_version, resource, namespace, name)
 
 
 def _get_here(*args: Any) -> JsonObject | None:
@@ -63,10 +60,7 @@ def _list(*args: Any) -> JsonObject:
     if not all(isinstance(value, str) for value in labels.values()):
         raise FunctionError("no such overload: a label's value must be a string")
     find = current_host.get().list_resources
-    found: JsonObject = prefix_errors(
-        "failed to list resource", find, api_version, resource, namespace, labels
-    )
-    return found
+    return prefix_errors("failed to list resource", find, api_version, resource, namespace, labels)
 
 
 def _list_here(*args: Any) -> JsonObject:
@@ -77,10 +71,9 @@ def _list_here(*args: Any) -> JsonObject:
 def _post(api_version: str, resource: str, namespace: str, body: JsonObject) -> JsonObject:
     _stay_inside(namespace)
     create = current_host.get().post_resource
-    made: JsonObject = prefix_errors(
+    return prefix_errors(
         "failed to create resource", create, api_version, resource, namespace, body
     )
-    return made
 
 
 def _post_here(api_version: str, resource: str, body: JsonObject) -> JsonObject:
@@ -100,7 +93,7 @@ def _stay_inside(namespace: str) -> None:
         raise FunctionError(f"a policy of namespace {own} sees nothing of {namespace or 'others'}")
 
 
-_MAP, _LABELS, _GVR = "map(string, dyn)", "map(string, string)", "schema.GroupVersionResource"
+_MAP, _TEXTS, _GVR = "map(string, dyn)", "map(string, string)", "schema.GroupVersionResource"
 _ANYWHERE = {
     ("toGVR", f"string, string -> {_GVR}"): _find,
     ("post", f"string, string, {_MAP} -> {_MAP}"): _post_here,
@@ -109,9 +102,9 @@ _CLUSTER = {
     ("get", f"string, string, string, string -> {_MAP}"): _get,
     ("get", f"{_GVR}, string, string -> {_MAP}"): _get,
     ("list", f"string, string, string -> {_MAP}"): _list,
-    ("list", f"string, string, string, {_LABELS} -> {_MAP}"): _list,
+    ("list", f"string, string, string, {_TEXTS} -> {_MAP}"): _list,
     ("list", f"{_GVR}, string -> {_MAP}"): _list,
-    ("list", f"{_GVR}, string, {_LABELS} -> {_MAP}"): _list,
+    ("list", f"{_GVR}, string, {_TEXTS} -> {_MAP}"): _list,
     ("post", f"string, string, string, {_MAP} -> {_MAP}"): _post,
 }
 # In a namespaced policy the namespace is not an argument.
@@ -119,9 +112,9 @@ _NAMESPACED = {
     ("get", f"string, string, string -> {_MAP}"): _get_here,
     ("get", f"{_GVR}, string -> {_MAP}"): _get_here,
     ("list", f"string, string -> {_MAP}"): _list_here,
-    ("list", f"string, string, {_LABELS} -> {_MAP}"): _list_here,
+    ("list", f"string, string, {_TEXTS} -> {_MAP}"): _list_here,
     ("list", f"{_GVR} -> {_MAP}"): _list_here,
-    ("list", f"{_GVR}, {_LABELS} -> {_MAP}"): _list_here,
+    ("list", f"{_GVR}, {_TEXTS} -> {_MAP}"): _list_here,
 }
 
 
@@ -209,7 +202,6 @@ TOKENS = Library(
 )
 
 
-_HEADERS = "map(string, string)"
 _PORTS = {"https": "443", "http": "80"}
 
 
@@ -294,18 +286,11 @@ def _client(_: CelHttpClient, ca_bundle: str) -> CelHttpClient:
     return CelHttpClient(ca_bundle)
 
 
-def _http_rows(name: str, signature: str, call: Implementation) -> Rows:
-    arguments, _, result = signature.partition(" -> ")
-    return [
-        (f"http.Context::{spelling}({arguments}) -> {result}", outside(call))
-        for spelling in (name, name.capitalize())
-    ]
-
-
+_HTTP = "http.Context"
 HTTP = Library(
-    *_http_rows("get", "string -> dyn", _http_get),
-    *_http_rows("get", f"string, {_HEADERS} -> dyn", _http_get),
-    *_http_rows("post", "string, dyn -> dyn", _http_post),
-    *_http_rows("post", f"string, dyn, {_HEADERS} -> dyn", _http_post),
-    *_http_rows("client", "string -> http.Context", _client),
+    *spell(_HTTP, "get", "string -> dyn", _http_get),
+    *spell(_HTTP, "get", f"string, {_TEXTS} -> dyn", _http_get),
+    *spell(_HTTP, "post", "string, dyn -> dyn", _http_post),
+    *spell(_HTTP, "post", f"string, dyn, {_TEXTS} -> dyn", _http_post),
+    *spell(_HTTP, "client", f"string -> {_HTTP}", _client),
 )
