@@ -1,4 +1,4 @@
-"""Numbers and JSON as Go reads and writes them."""
+"""Numbers, quoted texts and JSON as Go reads and writes them."""
 
 import json
 import math
@@ -69,6 +69,31 @@ def _write_number(value: float) -> str:
         return format_number(value)
     except ValueError as error:
         raise EvaluationError(str(error)) from error
+
+
+GO_ESCAPES = {
+    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+    "\\": "\\\\", '"': '\\"',
+}  # fmt: skip
+
+
+def quote_go(text: str) -> str:
+    """A text in double quotes, as strconv.Quote and `%q` of Go write it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return f'"{"".join(map(_escape, text))}"'
+
+
+def _escape(character: str) -> str:
+    short = GO_ESCAPES.get(character)
+    if short is not None:
+        return short
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 _LARGEST_PLAIN = 1e21

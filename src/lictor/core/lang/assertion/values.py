@@ -3,7 +3,7 @@
 import math
 
 from lictor.core.errors import EvaluationError
-from lictor.core.lang.go_number import dump_go_json
+from lictor.core.lang.go_number import dump_go_json, quote_go
 from lictor.core.raw import Json
 
 
@@ -50,36 +50,6 @@ def fits(expected: Json, actual: Json) -> bool:
     return bool(expected == actual)
 
 
-def quote_text(text: str) -> str:
-    """A text in double quotes with Go's escapes."""
-    escaped = []
-    for character in text:
-        if character in '"\\':
-            escaped.append(f"\\{character}")
-        elif character.isprintable():
-            escaped.append(character)
-        else:
-            escaped.append(_ESCAPES.get(character) or _escape(ord(character)))
-    return f'"{"".join(escaped)}"'
-
-
-_ESCAPES = {
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-}
-
-
-def _escape(code: int) -> str:
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
 def _show_number(value: float) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
@@ -89,7 +59,7 @@ def _show_number(value: float) -> str:
 def show_found(value: Json) -> str:
     """A found value, for a message."""
     if isinstance(value, str):
-        return quote_text(value)
+        return quote_go(value)
     if is_number(value):
         return _show_number(value)
     try:
@@ -109,13 +79,13 @@ def show_expected(value: Json) -> str:
 
 def _show_nested(value: Json) -> str:
     if isinstance(value, str):
-        return quote_text(value)
+        return quote_go(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
         return f"[]interface {{}}{{{', '.join(_show_nested(item) for item in value)}}}"
     if isinstance(value, dict):
-        members = ", ".join(f"{quote_text(k)}:{_show_nested(value[k])}" for k in sorted(value))
+        members = ", ".join(f"{quote_go(k)}:{_show_nested(value[k])}" for k in sorted(value))
         return f"map[string]interface {{}}{{{members}}}"
     if value is None:
         return "interface {}(nil)"

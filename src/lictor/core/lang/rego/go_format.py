@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from lictor.core.lang.go_number import quote_go
 from lictor.core.lang.rego.go_floats import FLOAT_FORMS, write_float
-from lictor.core.lang.rego.values import quote_text
 
 Argument: TypeAlias = str | int | float
 
@@ -289,7 +289,7 @@ def _quote(text: str, flags: _Flags) -> str:
     can_backquote = "`" not in text and "\ufeff" not in text
     if flags.sharp and can_backquote and all(c == "\t" or (c >= " " and c != "\x7f") for c in text):
         return flags.pad(f"`{text}`")
-    quoted = quote_text(text)
+    quoted = quote_go(text)
     return flags.pad(_to_ascii(quoted) if flags.plus else quoted)
 
 
@@ -333,7 +333,7 @@ def _rune(number: int) -> str:
 
 
 def _quote_rune(rune: str, flags: _Flags) -> str:
-    inside = "\\'" if rune == "'" else '"' if rune == '"' else quote_text(rune)[1:-1]
+    inside = "\\'" if rune == "'" else '"' if rune == '"' else quote_go(rune)[1:-1]
     return f"'{_to_ascii(inside) if flags.plus else inside}'"
 
 

@@ -11,7 +11,7 @@ from json.encoder import encode_basestring
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from lictor.core.lang.go_number import replace_surrogates
+from lictor.core.lang.go_number import quote_go, replace_surrogates
 
 RegoValue: TypeAlias = Any
 
@@ -135,7 +135,7 @@ def is_equal(left: RegoValue, right: RegoValue) -> bool:
 
 def write_value(value: RegoValue) -> str:
     """The value as OPA prints it: sets and objects sorted, a space after each comma and colon."""
-    return _write(value, ", ", ": ", quote_text)
+    return _write(value, ", ", ": ", quote_go)
 
 
 def dump_value(value: RegoValue) -> bytes:
@@ -149,31 +149,6 @@ def _encode_text(text: str) -> str:
     return (
         encode_basestring(text) if text.isascii() else encode_basestring(replace_surrogates(text))
     )
-
-
-_SHORT_ESCAPES = {
-    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
-    '"': '\\"', "\\": "\\\\",
-}  # fmt: skip
-
-
-def quote_text(text: str) -> str:
-    """The text in quotes, as strconv.Quote writes it."""
-    if text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return f'"{"".join([_escape(character) for character in text])}"'
-
-
-def _escape(character: str) -> str:
-    short = _SHORT_ESCAPES.get(character)
-    if short is not None:
-        return short
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _write(value: RegoValue, comma: str, colon: str, quote: Any) -> str:

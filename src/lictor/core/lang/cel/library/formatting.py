@@ -22,31 +22,12 @@ from lictor.core.lang.cel.values import (
     decode_key,
     type_name,
 )
+from lictor.core.lang.go_number import quote_go
 
 _CLAUSE = re.compile(r"%(?:%|(\.([0-9]*))?(.)?)", re.DOTALL)
 _SUPERSCRIPT = str.maketrans("0123456789-+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺")
 _DEFAULT_PRECISION = 6
 _MAX_PRECISION = 1_000
-_QUOTES = {
-    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
-    "\\": "\\\\", '"': '\\"',
-}  # fmt: skip
-
-
-def quote_go(text: str) -> str:
-    """A text in quotes, as `%q` of Go writes it."""
-    return '"' + "".join(map(_quote_letter, text)) + '"'
-
-
-def _quote_letter(letter: str) -> str:
-    if letter in _QUOTES:
-        return _QUOTES[letter]
-    if letter.isprintable():
-        return letter
-    number = ord(letter)
-    if number < 0x80:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def _fail(clause: str, allowed: str, value: Value) -> CelError:

@@ -7,6 +7,7 @@ from lictor.core.lang.cel.library.kubernetes import list_matches
 from lictor.core.lang.cel.library.standard import read_regex
 from lictor.core.lang.cel.operators import MAX_TEXT
 from lictor.core.lang.cel.values import NONE, Optional, Value
+from lictor.core.lang.go_number import GO_ESCAPES
 from lictor.core.lang.regex import RegexMatch
 
 # What Go takes for a space; Python's strip() knows more of them.
@@ -16,10 +17,7 @@ _SPACES = (
 )
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _UPPER = {lower: upper for upper, lower in _LOWER.items()}
-_QUOTED = str.maketrans({
-    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
-    "\\": "\\\\", '"': '\\"',
-})  # fmt: skip
+_QUOTED = str.maketrans(GO_ESCAPES)
 
 
 def _char_at(text: str, index: int) -> str:
