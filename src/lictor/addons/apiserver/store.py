@@ -14,6 +14,7 @@ import msgspec
 import orjson
 
 from lictor.addons.apiserver.kind import ServedKind
+from lictor.addons.apiserver.objects import key_of
 from lictor.addons.apiserver.status_errors import already_exists, conflict, expired, not_found
 from lictor.core.raw import Json, JsonObject
 
@@ -60,10 +61,8 @@ class CompressedObjects(MutableMapping[Key, JsonObject], Generic[Key]):
 
     def __getitem__(self, key: Key) -> JsonObject:
         found = self._objects[key]
-        if isinstance(found, bytes):
-            unpacked: JsonObject = self._packer.unpack(found)
-            return unpacked
-        return found
+        document: JsonObject = self._packer.unpack(found) if isinstance(found, bytes) else found
+        return document
 
     def __setitem__(self, key: Key, document: JsonObject) -> None:
         self._objects[key] = document
@@ -182,9 +181,7 @@ class ResourceStorage:
 
     def select(self, namespace: str = "") -> Iterator[JsonObject]:
         """All objects, or those of a namespace, in order."""
-        objects = self.objects
-        for key in self.keys_of(namespace):
-            yield objects[key]
+        yield from map(self.objects.__getitem__, self.keys_of(namespace))
 
     def keys_of(self, namespace: str = "") -> list[ObjectKey]:
         """The keys of all objects, or of those of a namespace, in order."""
@@ -198,8 +195,7 @@ class ResourceStorage:
         changes = self.changes_from(self.position_after(revision))
         if not changes:
             return self.objects
-        undone = {change.key: change.old for change in reversed(changes)}
-        return _Past(self.objects, undone)
+        return _Past(self.objects, {change.key: change.old for change in reversed(changes)})
 
 
 class _Past(Mapping[ObjectKey, JsonObject]):
@@ -313,8 +309,7 @@ class Store:
         `expected` is the version that is replaced; empty where there may be none, None where any.
         """
         storage = self.storage(kind.group, kind.plural)
-        metadata = document["metadata"]
-        key = (metadata.get("namespace") or "", metadata["name"])
+        key = key_of(document)
         old = storage.objects.get(key)
         _check_version(kind, key, old, expected)
         change = self._build_change(storage, key, document, old)

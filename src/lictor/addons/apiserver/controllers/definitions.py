@@ -24,10 +24,7 @@ class DefinitionController:
         self._api = api
         self._store = store
         self._catalogue = catalogue
-        kind = catalogue.find(_GROUP, "v1", _PLURAL)
-        if kind is None:
-            raise LookupError("definitions are no kind")
-        self._kind: ServedKind = kind
+        self._kind = kind = catalogue.require(_GROUP, _PLURAL)
         self._queue: WorkQueue[str] = WorkQueue("definitions", self._reconcile, workers=1)
         for document in store.list(kind):
             catalogue.define(document)

@@ -35,9 +35,9 @@ class NamespaceController:
         self._store = store
         self._catalogue = catalogue
         self._authority = authority
-        self._kind = _require(catalogue, "namespaces")
-        self._accounts = _require(catalogue, "serviceaccounts")
-        self._config_maps = _require(catalogue, "configmaps")
+        self._kind = catalogue.require("", "namespaces")
+        self._accounts = catalogue.require("", "serviceaccounts")
+        self._config_maps = catalogue.require("", "configmaps")
         self._queue: WorkQueue[str] = WorkQueue("namespaces", self._reconcile)
         store.subscribe("", "namespaces", self._on_change)
         # These are created again after a deletion.
@@ -172,13 +172,6 @@ class NamespaceController:
         changed = {**current, "status": status, "metadata": {**current["metadata"]}}
         changed["metadata"]["resourceVersion"] = version_of(current)
         await self._api.update(REMOVER, self._kind, changed, subresource="status")
-
-
-def _require(catalogue: KindCatalogue, plural: str) -> ServedKind:
-    kind = catalogue.preferred("", plural)
-    if kind is None:
-        raise LookupError(f"there are no {plural}")
-    return kind
 
 
 def _describe(type_: str, reason: str, message: str, now: str) -> JsonObject:

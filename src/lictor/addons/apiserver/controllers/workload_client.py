@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import msgspec
 import orjson
 
-from lictor.addons.apiserver.kind import Catalogue, ServedKind
+from lictor.addons.apiserver.kinds.catalogue import KindCatalogue
 from lictor.addons.apiserver.loopback_client import LoopbackClient
 from lictor.addons.apiserver.objects import find_controller, is_ending, read_clock
 from lictor.addons.apiserver.service_account_tokens import name_controller
@@ -81,13 +81,13 @@ class ControllerClient:
         self,
         api: LoopbackClient,
         store: Store,
-        catalogue: Catalogue,
+        catalogue: KindCatalogue,
         owned: OwnedObjects,
         controller: str,
     ) -> None:
         self._api = api
         self._store = store
-        self._catalogue = catalogue
+        self._require = catalogue.require
         self._owned = owned
         self._controller = controller
         self._user = name_controller(controller)
@@ -121,7 +121,7 @@ class ControllerClient:
 
     async def _write(self, action: WriteAction) -> str:
         """Carry out one action; the name of its object."""
-        kind, document = self._kind(action.resource), action.document
+        kind, document = self._require(*action.resource), action.document
         metadata = document["metadata"]
         if action.verb == "create":
             try:
@@ -162,7 +162,9 @@ class ControllerClient:
             metadata = {**metadata, "annotations": annotations}
         changed = {**document, "metadata": metadata, "status": status}
         with self._unless_gone(resource, document):
-            await self._api.update(self._user, self._kind(resource), changed, subresource="status")
+            await self._api.update(
+                self._user, self._require(*resource), changed, subresource="status"
+            )
 
     async def record(
         self, about: JsonObject, reason: str, message: str, *, warns: bool = False
@@ -174,10 +176,14 @@ class ControllerClient:
         try:
             if before is None:
                 event = build_event(about, reason, message, self._controller, warns=warns)
-                self._remember(key, await self._api.create(self._user, self._kind(EVENTS), event))
+                self._remember(
+                    key, await self._api.create(self._user, self._require(*EVENTS), event)
+                )
             else:
                 again = {**before, "count": before["count"] + 1, "lastTimestamp": read_clock()}
-                self._remember(key, await self._api.update(self._user, self._kind(EVENTS), again))
+                self._remember(
+                    key, await self._api.update(self._user, self._require(*EVENTS), again)
+                )
         except RefusedRequestError as error:
             # The namespace may be terminating: a lost Event must not stop the controller.
             self._recorded.pop(key, None)
@@ -199,12 +205,6 @@ class ControllerClient:
         self._recorded.move_to_end(key)
         if len(self._recorded) > _MAX_REMEMBERED:
             self._recorded.popitem(last=False)
-
-    def _kind(self, resource: GroupResource) -> ServedKind:
-        kind = self._catalogue.preferred(*resource)
-        if kind is None:
-            raise KeyError(resource)
-        return kind
 
 
 def build_event(

@@ -41,7 +41,7 @@ from lictor.addons.apiserver.controllers.workload_client import (
     OwnedObjects,
     WriteAction,
 )
-from lictor.addons.apiserver.kind import Catalogue
+from lictor.addons.apiserver.kinds.catalogue import KindCatalogue
 from lictor.addons.apiserver.loopback_client import LoopbackClient
 from lictor.addons.apiserver.objects import find_controller, is_ending
 from lictor.addons.apiserver.store import DELETED, GroupResource, ObjectKey, Store, StoreChange
@@ -133,7 +133,7 @@ async def reconcile(
 class WorkloadControllers:
     """Runs all of them; each object is with one worker at a time."""
 
-    def __init__(self, api: LoopbackClient, store: Store, catalogue: Catalogue) -> None:
+    def __init__(self, api: LoopbackClient, store: Store, catalogue: KindCatalogue) -> None:
         self._owned = OwnedObjects()
         self._store = store
         self._clients = {

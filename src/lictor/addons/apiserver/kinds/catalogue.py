@@ -118,6 +118,13 @@ class KindCatalogue:
                 return found
         return None
 
+    def require(self, group: str, plural: str) -> ServedKind:
+        """The same; LookupError if there is no such kind."""
+        found = self.preferred(group, plural)
+        if found is None:
+            raise LookupError(f"no kind {plural} in the group {group!r}")
+        return found
+
     def versions(self, group: str) -> tuple[str, ...]:
         """The versions of a group, the preferred one first; empty where there is no such group."""
         known = self._groups.get(group)
