@@ -5,13 +5,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-import orjson
+from msgspec.structs import replace
 
 from lictor.addons.kubewarden.cli.module_metadata import ModuleListing
 from lictor.addons.kubewarden.modules.module_address import ModuleAddress, parse_module_address
 from lictor.addons.kubewarden.modules.module_folder import StoredModule, check_module, write_whole
-from lictor.addons.kubewarden.modules.module_sources import ModuleSources, read_sources
-from lictor.addons.kubewarden.modules.module_store import ModuleSettings, ModuleStore
+from lictor.addons.kubewarden.modules.module_store import ModuleStore, read_module_settings
 from lictor.addons.kubewarden.modules.module_verification import (
     GithubRule,
     IssuerRule,
@@ -82,13 +81,13 @@ def open_store(
     What is compiled is kept in `private_folder`, where one is given.
     """
     wanted = signers or SignerFlags()
-    settings = ModuleSettings(
-        private_folder=private_folder,
-        sources=read_sources(sources.sources_path) if sources.sources_path else ModuleSources(),
+    files = read_module_settings(
+        sources=sources.sources_path,
         docker_config=sources.docker_config_json_path,
-        verification=read_signers(wanted),
-        trusted_root=_read_trust(wanted.sigstore_trust_config),
+        trust=wanted.sigstore_trust_config,
     )
+    verification = read_signers(wanted)
+    settings = replace(files, private_folder=private_folder, verification=verification)
     return ModuleStore(settings.for_operator())
 
 
@@ -134,20 +133,6 @@ def _read_annotations(texts: Iterable[str]) -> dict[str, str]:
             raise LoadError(f"--verification-annotation {text!r} must be NAME=VALUE")
         annotations[name] = value
     return annotations
-
-
-def _read_trust(path: str) -> bytes:
-    """The trusted root inside a client's trust configuration, or the root itself."""
-    if not path:
-        return b""
-    try:
-        body = orjson.loads(read_bytes(path))
-    except orjson.JSONDecodeError as error:
-        raise LoadError(f"no JSON: {error}", where=path) from error
-    root = body.get("trustedRoot", body) if isinstance(body, dict) else None
-    if not isinstance(root, dict):
-        raise LoadError("no trust root of a Sigstore", where=path)
-    return orjson.dumps(root)
 
 
 def find_module(

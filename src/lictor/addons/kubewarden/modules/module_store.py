@@ -62,10 +62,12 @@ _MOST_VERIFIED = 4096
 _PRIVATE = ".lictor"
 _DOCKER_FILE = "config.json"
 # As policy servers call them.
-_SOURCES = "KUBEWARDEN_SOURCES_PATH"
-_VERIFICATION = "KUBEWARDEN_VERIFICATION_CONFIG_PATH"
-_DOCKER = "KUBEWARDEN_DOCKER_CONFIG_JSON_PATH"
-_TRUST = "KUBEWARDEN_SIGSTORE_TRUST_CONFIG_PATH"
+_VARIABLES = {
+    "sources": "KUBEWARDEN_SOURCES_PATH",
+    "verification": "KUBEWARDEN_VERIFICATION_CONFIG_PATH",
+    "docker_config": "KUBEWARDEN_DOCKER_CONFIG_JSON_PATH",
+    "trust": "KUBEWARDEN_SIGSTORE_TRUST_CONFIG_PATH",
+}
 
 
 class ModuleSettings(msgspec.Struct, frozen=True):
@@ -361,14 +363,19 @@ def _choose_credentials(docker_config: str) -> CredentialSources:
     return CredentialSources(environment={**os.environ, "DOCKER_CONFIG": str(folder)})
 
 
-def open_from_environment() -> ModuleStore:
-    """A store with the settings of the environment, as a policy server has them."""
-    sources, verification = os.environ.get(_SOURCES), os.environ.get(_VERIFICATION)
-    trust = os.environ.get(_TRUST)
-    settings = ModuleSettings(
+def read_module_settings(
+    *, sources: str = "", verification: str = "", trust: str = "", docker_config: str = ""
+) -> ModuleSettings:
+    """The settings in these files; LoadError where one makes no sense."""
+    return ModuleSettings(
         sources=read_sources(sources) if sources else ModuleSources(),
         verification=read_verification(verification) if verification else None,
         trusted_root=read_trust_config(trust) if trust else b"",
-        docker_config=os.environ.get(_DOCKER, ""),
+        docker_config=docker_config,
     )
-    return ModuleStore(settings.for_operator())
+
+
+def open_from_environment() -> ModuleStore:
+    """A store with the settings of the environment, as a policy server has them."""
+    files = {name: os.environ.get(variable, "") for name, variable in _VARIABLES.items()}
+    return ModuleStore(read_module_settings(**files).for_operator())

@@ -257,7 +257,7 @@ def parse_trust_config(content: bytes, where: str) -> bytes:
         document = orjson.loads(content)
     except orjson.JSONDecodeError as error:
         raise LoadError(f"no trust root of a Sigstore: {error}", where=where) from error
-    if not isinstance(document, dict):
+    root = document.get("trustedRoot", document) if isinstance(document, dict) else None
+    if not isinstance(root, dict):
         raise LoadError("no trust root of a Sigstore", where=where)
-    inner = document.get("trustedRoot")
-    return orjson.dumps(inner) if isinstance(inner, dict) else content
+    return content if root is document else orjson.dumps(root)

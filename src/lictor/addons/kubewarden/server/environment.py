@@ -8,14 +8,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec.structs import replace
+
 from lictor.addons.kubewarden.family.entries import MemberEntry
 from lictor.addons.kubewarden.family.host_calls import PolicyHost
-from lictor.addons.kubewarden.modules.module_sources import ModuleSources, read_sources
-from lictor.addons.kubewarden.modules.module_store import ModuleSettings, ModuleStore
-from lictor.addons.kubewarden.modules.module_verification import (
-    read_trust_config,
-    read_verification,
+from lictor.addons.kubewarden.modules.module_store import (
+    ModuleSettings,
+    ModuleStore,
+    read_module_settings,
 )
+from lictor.addons.kubewarden.modules.module_verification import read_trust_config
 from lictor.addons.kubewarden.server.options import PolicyServerOptions
 from lictor.addons.kubewarden.server.policies_file import refuse_missing_cluster
 from lictor.addons.kubewarden.server.runner import ThreadedHost
@@ -114,14 +116,13 @@ async def _open_cluster(
 
 
 def _read_settings(options: PolicyServerOptions) -> ModuleSettings:
-    sources, verification = options.sources, options.verification
-    return ModuleSettings(
-        folder=options.download_folder,
-        sources=ModuleSources() if sources is None else read_sources(str(sources)),
-        verification=None if verification is None else read_verification(str(verification)),
-        trusted_root=_read_trust(options.sigstore_trust),
-        docker_config="" if options.docker_config is None else str(options.docker_config),
+    settings = read_module_settings(
+        sources=str(options.sources or ""),
+        verification=str(options.verification or ""),
+        docker_config=str(options.docker_config or ""),
     )
+    trusted_root = _read_trust(options.sigstore_trust)
+    return replace(settings, folder=options.download_folder, trusted_root=trusted_root)
 
 
 def _read_trust(path: Path | None) -> bytes:
