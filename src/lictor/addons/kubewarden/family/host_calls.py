@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Protocol, TypeAlias, assert_never
+from typing import Protocol, TypeAlias
 
 import msgspec
 import orjson
@@ -14,21 +14,14 @@ from lictor.addons.kubewarden.family.cluster_answers import ClusterAnswers
 from lictor.addons.kubewarden.family.entries import MemberEntry
 from lictor.addons.kubewarden.family.host_requests import (
     CheckAccess,
-    GetManifest,
-    GetManifestAndConfig,
-    GetManifestDigest,
     GetObject,
     GetPluralName,
     HostRequest,
+    ImageRequest,
     ListAllObjects,
     ListNamespaceObjects,
     LookUpHost,
     TrustCertificate,
-    VerifyCertificate,
-    VerifyGithubActions,
-    VerifyKeyless,
-    VerifyKeylessPrefixes,
-    VerifyKeys,
     read_request,
 )
 from lictor.addons.kubewarden.family.image_answers import ImageAnswers
@@ -46,16 +39,6 @@ _MOST_ADDRESSES = 256
 # How long answers about the cluster and about images are cached.
 _CLUSTER_SECONDS = 5.0
 _IMAGE_SECONDS = 60.0
-_IMAGE_REQUESTS = (
-    GetManifestDigest,
-    GetManifest,
-    GetManifestAndConfig,
-    VerifyKeys,
-    VerifyKeyless,
-    VerifyKeylessPrefixes,
-    VerifyGithubActions,
-    VerifyCertificate,
-)
 
 
 # --- answers
@@ -150,44 +133,14 @@ class LookupAnswers:
             case TrustCertificate():
                 return answer_trust(request.request, self._lookups.now())
             case _:
-                return self._ask_registry(request)
-
-    def _ask_registry(
-        self,
-        request: GetManifestDigest
-        | GetManifest
-        | GetManifestAndConfig
-        | VerifyKeys
-        | VerifyKeyless
-        | VerifyKeylessPrefixes
-        | VerifyGithubActions
-        | VerifyCertificate,
-    ) -> bytes:
-        images = ImageAnswers(self._lookups.registries(), self._access)
-        match request:
-            case GetManifestDigest():
-                return images.get_digest(request)
-            case GetManifest():
-                return images.get_manifest(request)
-            case GetManifestAndConfig():
-                return images.get_manifest_and_config(request)
-            case (
-                VerifyKeys()
-                | VerifyKeyless()
-                | VerifyKeylessPrefixes()
-                | VerifyGithubActions()
-                | VerifyCertificate()
-            ):
-                return images.verify(request)
-            case _:
-                assert_never(request)
+                return ImageAnswers(self._lookups.registries(), self._access).answer(request)
 
 
 def _count_seconds(request: HostRequest) -> float:
     """For how long an answer is kept; lists are watched instead, and nothing else is kept."""
     if isinstance(request, GetObject | CheckAccess):
         return _CLUSTER_SECONDS
-    return _IMAGE_SECONDS if isinstance(request, _IMAGE_REQUESTS) else 0.0
+    return _IMAGE_SECONDS if isinstance(request, ImageRequest) else 0.0
 
 
 def _wants_fresh(request: HostRequest) -> bool:

@@ -183,6 +183,7 @@ class TrustCertificate(msgspec.Struct, frozen=True):
 ImageVerification: TypeAlias = (
     VerifyKeys | VerifyKeyless | VerifyKeylessPrefixes | VerifyGithubActions | VerifyCertificate
 )
+ImageRequest: TypeAlias = GetManifestDigest | GetManifest | GetManifestAndConfig | ImageVerification
 HostRequest: TypeAlias = (
     GetObject
     | ListNamespaceObjects
@@ -190,10 +191,7 @@ HostRequest: TypeAlias = (
     | GetPluralName
     | CheckAccess
     | LookUpHost
-    | GetManifestDigest
-    | GetManifest
-    | GetManifestAndConfig
-    | ImageVerification
+    | ImageRequest
     | TrustCertificate
 )
 

@@ -10,6 +10,7 @@ from lictor.addons.kubewarden.family.host_requests import (
     GetManifest,
     GetManifestAndConfig,
     GetManifestDigest,
+    ImageRequest,
     ImageVerification,
     VerifyCertificate,
     VerifyGithubActions,
@@ -54,6 +55,17 @@ class ImageAnswers:
     def __init__(self, registries: Registries, access: RegistryAccess) -> None:
         self._registries = registries
         self._access = access
+
+    def answer(self, request: ImageRequest) -> bytes:
+        match request:
+            case GetManifestDigest():
+                return self.get_digest(request)
+            case GetManifest():
+                return self.get_manifest(request)
+            case GetManifestAndConfig():
+                return self.get_manifest_and_config(request)
+            case _:
+                return self.verify(request)
 
     def get_digest(self, request: GetManifestDigest) -> bytes:
         _, manifest = self._fetch(request.image)

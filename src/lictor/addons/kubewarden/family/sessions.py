@@ -14,7 +14,7 @@ from lictor.core.errors import HostCallError, LoadError
 from lictor.core.facts.resource_names import builtin_names
 from lictor.core.lang.yaml.build import parse_yaml_text
 from lictor.core.lang.yaml.scalars import resolve_plain
-from lictor.core.raw import JsonObject
+from lictor.core.raw import Json
 
 _NAMES: Mapping[type, str] = {made: name for name, made in SESSION_NAMES.items()}
 # re: linear - the last part takes all that is left
@@ -59,9 +59,7 @@ class RecordingHost:
         listed = msgspec.to_builtins(self._exchanges)
         for each in listed:
             each["request"] = _Block(each["request"])
-        return yaml.dump(
-            listed, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_NEVER_FOLD
-        )
+        return _dump(listed)
 
     def _note(self, request: HostRequest, response: RecordedResponse) -> None:
         self._exchanges.append(RecordedExchange("Exchange", write_request(request), response))
@@ -102,20 +100,15 @@ class ReplayingHost:
 
 def write_request(request: HostRequest) -> str:
     """The request as YAML, with its name as the tag."""
-    fields = yaml.dump(
-        _list_fields(request),
-        Dumper=_Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        width=_NEVER_FOLD,
+    # All fields, those that are not set too.
+    return f"!{_NAMES[type(request)]}\n{_dump(msgspec.to_builtins(request))}"
+
+
+def _dump(document: Json) -> str:
+    text: str = yaml.dump(
+        document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_NEVER_FOLD
     )
-    return f"!{_NAMES[type(request)]}\n{fields}"
-
-
-def _list_fields(request: HostRequest) -> JsonObject:
-    """All fields, those that are not set too."""
-    fields: JsonObject = msgspec.to_builtins(request)
-    return fields
+    return text
 
 
 def _read_session(text: str, where: str) -> list[RecordedExchange]:
