@@ -5,8 +5,9 @@ Names, labels, paths and variables are those of Kubewarden, so that its images r
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
+from typing import NamedTuple
 
 import orjson
 
@@ -38,6 +39,7 @@ _CONFIG = "/config"
 _SOURCES = "/sources"
 _CERTIFICATES = "/pki"
 _STORE = "/tmp"  # noqa: S108  (inside the container, where Kubewarden has it)
+_STORE_VOLUME = "policy-store"
 _VERIFICATION = "/verification"
 _TRUST = "/sigstore-trust-config"
 _DOCKER = "/home/kubewarden/.docker"
@@ -49,6 +51,15 @@ _CONTAINER_RIGHTS: JsonObject = {
     "runAsNonRoot": True,
 }
 _POD_RIGHTS: JsonObject = {"seccompProfile": {"type": "RuntimeDefault"}}
+
+
+class _MountedFiles(NamedTuple):
+    """A volume of files that Pods read, and the variables that name them."""
+
+    name: str
+    path: str
+    source: JsonObject
+    variables: Mapping[str, str]
 
 
 def label_common(server: PolicyServer) -> dict[str, str]:
@@ -224,7 +235,10 @@ def _build_pod(server: PolicyServer) -> JsonObject:
     pod: JsonObject = {
         "containers": [_build_container(server)],
         "securityContext": spec.security_contexts.pod or _POD_RIGHTS,
-        "volumes": _list_volumes(server),
+        "volumes": [
+            {"name": _STORE_VOLUME, "emptyDir": {}},
+            *({"name": each.name, **each.source} for each in _list_files(server)),
+        ],
     }
     for name, value in (
         ("serviceAccountName", spec.service_account_name),
@@ -238,12 +252,13 @@ def _build_pod(server: PolicyServer) -> JsonObject:
 
 
 def _build_container(server: PolicyServer) -> JsonObject:
-    spec = server.spec
+    spec, files = server.spec, _list_files(server)
+    mounts = [{"name": each.name, "mountPath": each.path, "readOnly": True} for each in files]
     container: JsonObject = {
         "name": server.full_name,
         "image": spec.image,
-        "env": [*_list_variables(server), *spec.env],
-        "volumeMounts": _list_mounts(server),
+        "env": [*_list_variables(server, files), *spec.env],
+        "volumeMounts": [*mounts, {"name": _STORE_VOLUME, "mountPath": _STORE}],
         "readinessProbe": {
             "httpGet": {
                 "path": "/readiness",
@@ -263,7 +278,7 @@ def _build_container(server: PolicyServer) -> JsonObject:
     return {**container, **own} if server.runs_lictor else container
 
 
-def _list_variables(server: PolicyServer) -> list[JsonObject]:
+def _list_variables(server: PolicyServer, files: Iterable[_MountedFiles]) -> list[JsonObject]:
     spec = server.spec
     variables = {
         "CERT_FILE": f"{_CERTIFICATES}/tls.crt",
@@ -276,66 +291,41 @@ def _list_variables(server: PolicyServer) -> list[JsonObject]:
         # One broken policy makes its own requests fail, and no others.
         "CONTINUE_ON_ERRORS": "true",
     }
-    if spec.verification_config:
-        variables["VERIFICATION_CONFIG_PATH"] = f"{_VERIFICATION}/verification.yml"
-    if spec.sigstore_trust_config:
-        variables["SIGSTORE_TRUST_CONFIG_PATH"] = f"{_TRUST}/sigstore-trust-config.json"
-    if spec.image_pull_secret:
-        variables["DOCKER_CONFIG_JSON_PATH"] = _DOCKER
-    if _has_sources(server):
-        variables["SOURCES_PATH"] = f"{_SOURCES}/{SOURCES_FILE}"
+    for each in files:
+        variables |= each.variables
     return [{"name": f"KUBEWARDEN_{name}", "value": value} for name, value in variables.items()]
 
 
-def _has_sources(server: PolicyServer) -> bool:
-    return bool(server.spec.insecure_sources or server.spec.source_authorities)
-
-
-def _list_mounts(server: PolicyServer) -> list[JsonObject]:
+def _list_files(server: PolicyServer) -> list[_MountedFiles]:
+    """What the Pods read, besides the folder that they write to."""
     spec = server.spec
-    mounts = [("certs", _CERTIFICATES), ("policies", _CONFIG)]
-    for name, path, wanted in (
-        ("verification", _VERIFICATION, spec.verification_config),
-        ("sigstore-trust-config", _TRUST, spec.sigstore_trust_config),
-        ("imagepullsecret", _DOCKER, spec.image_pull_secret),
-        ("sources", _SOURCES, _has_sources(server)),
-    ):
-        if wanted:
-            mounts.append((name, path))
-    written = [{"name": name, "mountPath": path, "readOnly": True} for name, path in mounts]
-    return [*written, {"name": "policy-store", "mountPath": _STORE}]
-
-
-def _list_volumes(server: PolicyServer) -> list[JsonObject]:
-    spec = server.spec
-    volumes: list[JsonObject] = [
-        {"name": "policy-store", "emptyDir": {}},
-        {"name": "certs", "secret": {"secretName": server.full_name}},
-        _mount_config("policies", server.full_name, POLICIES_FILE, POLICIES_FILE),
+    secret = {"secret": {"secretName": server.full_name}}
+    found = [
+        _MountedFiles("certs", _CERTIFICATES, secret, {}),
+        _mount_config("policies", _CONFIG, server.full_name, POLICIES_FILE),
     ]
-    if spec.verification_config:
-        volumes.append(
-            _mount_config(
-                "verification", spec.verification_config, "verification-config", "verification.yml"
-            )
-        )
-    if spec.sigstore_trust_config:
-        volumes.append(
-            _mount_config(
-                "sigstore-trust-config",
-                spec.sigstore_trust_config,
-                "sigstore-trust-config",
-                "sigstore-trust-config.json",
-            )
-        )
+    if name := spec.verification_config:
+        key, file, variable = "verification-config", "verification.yml", "VERIFICATION_CONFIG_PATH"
+        found.append(_mount_config("verification", _VERIFICATION, name, key, file, variable))
+    if name := spec.sigstore_trust_config:
+        key, variable = "sigstore-trust-config", "SIGSTORE_TRUST_CONFIG_PATH"
+        found.append(_mount_config(key, _TRUST, name, key, f"{key}.json", variable))
     if spec.image_pull_secret:
         items = [{"key": ".dockerconfigjson", "path": "config.json"}]
-        secret = {"secretName": spec.image_pull_secret, "items": items}
-        volumes.append({"name": "imagepullsecret", "secret": secret})
-    if _has_sources(server):
-        volumes.append(_mount_config("sources", server.full_name, SOURCES_FILE, SOURCES_FILE))
-    return volumes
+        source = {"secret": {"secretName": spec.image_pull_secret, "items": items}}
+        variables = {"DOCKER_CONFIG_JSON_PATH": _DOCKER}
+        found.append(_MountedFiles("imagepullsecret", _DOCKER, source, variables))
+    if spec.insecure_sources or spec.source_authorities:
+        name, variable = server.full_name, "SOURCES_PATH"
+        found.append(_mount_config("sources", _SOURCES, name, SOURCES_FILE, variable=variable))
+    return found
 
 
-def _mount_config(name: str, config_map: str, key: str, path: str) -> JsonObject:
-    return {"name": name, "configMap": {"name": config_map, "items": [{"key": key, "path": path}]}}
+def _mount_config(
+    name: str, path: str, config_map: str, key: str, file: str = "", variable: str = ""
+) -> _MountedFiles:
+    """One entry of a ConfigMap, as a file with the name of the entry unless another is given."""
+    items = [{"key": key, "path": file or key}]
+    source = {"configMap": {"name": config_map, "items": items}}
+    variables = {variable: f"{path}/{file or key}"} if variable else {}
+    return _MountedFiles(name, path, source, variables)

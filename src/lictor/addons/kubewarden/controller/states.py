@@ -88,6 +88,21 @@ class ServedState(msgspec.Struct, frozen=True):
 ACTIVE = "PolicyActive"
 UP_TO_DATE = "PolicyServerConfigurationUpToDate"
 REACHABLE = "PolicyUniquelyReachable"
+# Reasons if the server has the policy and if it has not, as Kubewarden's controller writes them.
+_SERVER_CONDITIONS = (
+    (
+        UP_TO_DATE,
+        "ConfigurationVersionMatch",
+        "ConfigurationVersionMismatch",
+        "The policy server",
+    ),
+    (
+        REACHABLE,
+        "LatestReplicaSetIsUniquelyReachable",
+        "LatestReplicaSetIsNotUniquelyReachable",
+        "Every Pod that answers",
+    ),
+)
 
 
 def describe_active(mode: str, waiting: str = "") -> ServedState:
@@ -126,28 +141,13 @@ def describe_absent(stage: PolicyStage, reason: str, why: str) -> ServedState:
 
 
 def _describe_server(waiting: str) -> dict[str, StatedCondition]:
-    if waiting:
-        return {
-            UP_TO_DATE: StatedCondition(
-                holds=False, reason="ConfigurationVersionMismatch", message=_cut(waiting)
-            ),
-            REACHABLE: StatedCondition(
-                holds=False,
-                reason="LatestReplicaSetIsNotUniquelyReachable",
-                message=_cut(waiting),
-            ),
-        }
     return {
-        UP_TO_DATE: StatedCondition(
-            holds=True,
-            reason="ConfigurationVersionMatch",
-            message="The policy server has the policy as it is",
-        ),
-        REACHABLE: StatedCondition(
-            holds=True,
-            reason="LatestReplicaSetIsUniquelyReachable",
-            message="Every Pod that answers has the policy as it is",
-        ),
+        name: StatedCondition(
+            holds=not waiting,
+            reason=mismatch if waiting else match,
+            message=_cut(waiting) or f"{who} has the policy as it is",
+        )
+        for name, match, mismatch, who in _SERVER_CONDITIONS
     }
 
 
