@@ -1,12 +1,13 @@
 """`metadata.yml` into the metadata of a module: every mistake is reported with its field."""
 
 import re
-from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 from yaml.nodes import MappingNode, Node, ScalarNode
 
+from lictor.addons.kubewarden.family.entries import ContextAwareResource
 from lictor.addons.kubewarden.family.policy import KUBEWARDEN_VERSION
 from lictor.core.errors import LoadError
 from lictor.core.files import read_bytes
@@ -14,22 +15,38 @@ from lictor.core.lang.wasm_module import ModuleMetadata
 from lictor.core.lang.wasm_records import ExecutionMode
 from lictor.core.lang.yaml.core_schema import build_core_yaml, compose_core_yaml
 from lictor.core.lang.yaml.plain_json import YamlFault
+from lictor.core.model.metadata import Strings
 from lictor.core.raw import Json, JsonObject
+from lictor.core.records import convert_record
 
 TOOL_ANNOTATION = "io.kubewarden.kwctl"
 USAGE_ANNOTATION = "io.kubewarden.policy.usage"
-_OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT", "*")
-_RULE_FIELDS = ("apiGroups", "apiVersions", "resources", "operations")
-_POLICY_TYPES = ("kubernetes", "raw")
-_PROTOCOLS = ("v1", "Unknown")
-_FIELDS = frozenset((
-    "protocolVersion", "rules", "annotations", "mutating", "backgroundAudit", "executionMode",
-    "policyType", "contextAwareResources", "hostCapabilities", "minimumKubewardenVersion",
-))  # fmt: skip
 _VERSION = re.compile(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
-_WANTED = {
-    str: "text", bool: "true or false", dict: "a mapping", list: "a list",
-}  # fmt: skip
+_Texts: TypeAlias = Annotated[Strings, msgspec.Meta(min_length=1)]
+_Operation: TypeAlias = Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"]
+
+
+class _RuleFields(msgspec.Struct, frozen=True, rename="camel"):
+    api_groups: _Texts
+    api_versions: _Texts
+    resources: _Texts
+    operations: Annotated[tuple[_Operation, ...], msgspec.Meta(min_length=1)]
+
+
+class _MetadataFields(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    protocol_version: Literal["v1", "Unknown"] | None = None
+    rules: tuple[_RuleFields, ...]
+    annotations: dict[str, str] = {}
+    mutating: bool
+    background_audit: bool = True
+    execution_mode: ExecutionMode = ExecutionMode.WAPC
+    policy_type: Literal["kubernetes", "raw"] = "kubernetes"
+    context_aware_resources: tuple[ContextAwareResource, ...] = ()
+    host_capabilities: Strings = ()
+    minimum_kubewarden_version: str | None = None
+
+
+_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(_MetadataFields))
 
 
 class MetadataFile(msgspec.Struct, frozen=True):
@@ -103,103 +120,30 @@ def render_kubewarden_version() -> str:
 
 
 def _read_metadata(body: JsonObject) -> ModuleMetadata:
-    for name in ("rules", "mutating"):
-        if body.get(name) is None:
-            raise LoadError(f"{name} must be there")
-    return ModuleMetadata(
-        protocol_version=_choose(body, "protocolVersion", _PROTOCOLS, None),
-        rules=tuple(_read_rules(_take(body, "rules", list, []))),
-        annotations=_read_annotations(_take(body, "annotations", dict, {})),
-        mutating=_take(body, "mutating", bool, default=False),
-        background_audit=_take(body, "backgroundAudit", bool, default=True),
-        execution_mode=ExecutionMode(
-            _choose(body, "executionMode", tuple(ExecutionMode), ExecutionMode.WAPC)
-        ),
-        policy_type=_choose(body, "policyType", _POLICY_TYPES, "kubernetes"),
-        context_aware_resources=tuple(_read_resources(body)),
-        host_capabilities=_read_texts(body, "hostCapabilities"),
-        minimum_kubewarden_version=_read_version(body),
-    )
-
-
-def _take(body: JsonObject, name: str, kind: type, default: Json = None) -> Json:
-    value = body.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, kind):
-        raise LoadError(f"{name} must be {_WANTED[kind]}")
-    return value
-
-
-def _choose(body: JsonObject, name: str, words: Sequence[str], default: Json) -> Json:
-    value = body.get(name)
-    if value is None:
-        return default
-    if value not in words:
-        raise LoadError(f"{name} is {value!r}: write one of {', '.join(words)}")
-    return value
-
-
-def _read_texts(body: JsonObject, name: str) -> tuple[str, ...]:
-    values = _take(body, name, list, [])
-    if not all(isinstance(value, str) for value in values):
-        raise LoadError(f"{name} must be a list of texts")
-    return tuple(values)
-
-
-def _read_annotations(values: JsonObject) -> dict[str, str]:
-    for name, value in values.items():
-        if not isinstance(value, str):
-            raise LoadError(f"annotations.{name} must be text")
-    return dict(values)
-
-
-def _read_resources(body: JsonObject) -> Iterable[JsonObject]:
-    for index, entry in enumerate(_take(body, "contextAwareResources", list, [])):
-        where = f"contextAwareResources[{index}]"
-        if not isinstance(entry, dict):
-            raise LoadError(f"{where} must have an apiVersion and a kind")
-        for name in ("apiVersion", "kind"):
-            if not isinstance(entry.get(name), str):
-                raise LoadError(f"{where}.{name} must be text")
-        yield {"apiVersion": entry["apiVersion"], "kind": entry["kind"]}
-
-
-def _read_version(body: JsonObject) -> str | None:
-    version: str | None = _take(body, "minimumKubewardenVersion", str)
+    given = {name: value for name, value in body.items() if value is not None}
+    try:
+        fields = convert_record(given, _MetadataFields)
+    except msgspec.ValidationError as error:
+        raise LoadError(str(error)) from error
+    for index, rule in enumerate(fields.rules):
+        _check_rule(rule, f"rules[{index}]")
+    version = fields.minimum_kubewarden_version
     if version is not None and not _VERSION.fullmatch(version):
         raise LoadError(f"minimumKubewardenVersion is {version!r}: write it like 1.30.0")
-    return version
+    return convert_record(msgspec.to_builtins(fields), ModuleMetadata)
 
 
-def _read_rules(rules: list[Json]) -> Iterable[JsonObject]:
-    for index, rule in enumerate(rules):
-        where = f"rules[{index}]"
-        if not isinstance(rule, dict):
-            raise LoadError(f"{where} must be a mapping")
-        read = {name: _read_rule_list(rule, name, where) for name in _RULE_FIELDS}
-        wrong = [word for word in read["operations"] if word not in _OPERATIONS]
-        if wrong:
-            raise LoadError(f"{where}.operations: {wrong[0]!r} is none of {', '.join(_OPERATIONS)}")
-        _check_resources(read["resources"], where)
-        yield read
+def _check_rule(rule: _RuleFields, where: str) -> None:
+    for name, values in msgspec.to_builtins(rule).items():
+        # An API group may be empty (it is the core's), nothing else may.
+        if name != "apiGroups" and "" in values:
+            raise LoadError(f"{where}.{name} must not hold an empty text")
+        if name != "resources" and "*" in values and len(values) > 1:
+            raise LoadError(f"{where}.{name}: beside '*' nothing else has a meaning")
+    _check_resources(rule.resources, where)
 
 
-def _read_rule_list(rule: JsonObject, name: str, where: str) -> list[str]:
-    values = rule.get(name)
-    if not isinstance(values, list) or not values:
-        raise LoadError(f"{where}.{name} must be there, as a list of texts")
-    if not all(isinstance(value, str) for value in values):
-        raise LoadError(f"{where}.{name} must be a list of texts")
-    # An API group may be empty (it is the core's), nothing else may.
-    if name != "apiGroups" and "" in values:
-        raise LoadError(f"{where}.{name} must not hold an empty text")
-    if name != "resources" and "*" in values and len(values) > 1:
-        raise LoadError(f"{where}.{name}: beside '*' nothing else has a meaning")
-    return values
-
-
-def _check_resources(resources: list[str], where: str) -> None:
+def _check_resources(resources: Strings, where: str) -> None:
     """As Kubernetes checks the rules of webhooks: nothing that another entry covers already."""
     for entry in resources:
         resource, _, subresource = entry.partition("/")
