@@ -22,6 +22,16 @@ _CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
+def add_up_slots(slots: Iterable[ProcessSlot]) -> Counters:
+    """What all processes have counted."""
+    total = Counters()
+    for slot in slots:
+        tables = read_tables(slot.read())
+        if tables is not None:
+            total.merge(tables)
+    return total
+
+
 class MetricsPage:
     """Serves `/metrics` from any process, for all of them."""
 
@@ -41,7 +51,7 @@ class MetricsPage:
 
     async def __call__(self, call: HttpRequest) -> HttpResponse:
         """The page, and nothing else."""
-        if call.method != "GET" or call.path != "/metrics":
+        if call.method not in ("GET", "HEAD") or call.path != "/metrics":
             return HttpResponse(HTTPStatus.NOT_FOUND)
         async with self._turn:
             self._rules = tuple(self._list_rules())
@@ -62,11 +72,7 @@ class MetricsPage:
         """The metrics of all processes."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        counters = Counters()
-        for slot in self._slots:
-            tables = read_tables(slot.read())
-            if tables is not None:
-                counters.merge(tables)
+        counters = add_up_slots(self._slots)
         for seconds, total in TIMED_ONCE.items():
             for labels, histogram in counters.histograms.get(seconds, {}).items():
                 counters.count(total, labels, histogram.count)

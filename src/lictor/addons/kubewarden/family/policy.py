@@ -71,15 +71,15 @@ class OpenPolicy(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """The answer of the policy; its errors are denials with the code 500."""
         uid = read_uid(request)
         if self.guest is None or self.settings_error:
-            return _refuse(uid, self.settings_error, _INTERNAL)
+            return refuse_request(uid, self.settings_error)
         try:
             self._refuse_raw(raw=raw)
             answer = self.guest.validate(request, self.entry.settings)
             return _tell(uid, answer, request if raw else _read_object(request), raw=raw)
         except GuestTimeError as error:
-            return _refuse(uid, f"the policy took longer than it may: {error}", _INTERNAL)
+            return refuse_request(uid, f"the policy took longer than it may: {error}")
         except _FAULTS as error:
-            return _refuse(uid, f"internal server error: {error}", _INTERNAL)
+            return refuse_request(uid, f"internal server error: {error}")
 
     def validate(self, request: Json, *, raw: bool = False) -> PolicyResponse:
         """The response to the API server; an unusable policy denies in every mode."""
@@ -118,7 +118,7 @@ class OpenGroup(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """The result of the members; if it is undecidable, a denial with the code 500."""
         uid = read_uid(request)
         if self.decide is None:
-            return _refuse(uid, self.expression_error, _INTERNAL)
+            return refuse_request(uid, self.expression_error)
         poll = _Poll(self.members, request, raw)
         decided = self.decide(poll.ask)
         if decided:
@@ -325,8 +325,9 @@ def _read_object(request: Json) -> Json:
     return request.get("object") if isinstance(request, dict) else None
 
 
-def _refuse(uid: str, message: str, code: int) -> PolicyResponse:
-    status = AdmissionStatus(message=message, code=code)
+def refuse_request(uid: str, message: str) -> PolicyResponse:
+    """A denial because the policy was not evaluated."""
+    status = AdmissionStatus(message=message, code=_INTERNAL)
     return PolicyResponse(uid=uid, allowed=False, status=status)
 
 

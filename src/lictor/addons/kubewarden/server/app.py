@@ -18,7 +18,12 @@ from lictor.addons.kubewarden.family.entries import (
     PolicyMode,
     PolicyResponse,
 )
-from lictor.addons.kubewarden.family.policy import OpenEntry, finish_response, read_uid
+from lictor.addons.kubewarden.family.policy import (
+    OpenEntry,
+    finish_response,
+    read_uid,
+    refuse_request,
+)
 from lictor.addons.kubewarden.server.metrics import EvaluationMetrics
 from lictor.addons.kubewarden.server.policies import ServedPolicies
 from lictor.addons.kubewarden.server.reviews import (
@@ -39,7 +44,6 @@ from lictor.webhook.counters import Labels
 log = logging.getLogger(__name__)
 
 _JSON: Final = b"application/json"
-_INTERNAL: Final = 500
 # The timeout of an API server without a configured one.
 _WAITING_SECONDS: Final = 10.0
 _NOT_FOUND: Final = HttpResponse(HTTPStatus.NOT_FOUND)
@@ -136,8 +140,7 @@ class PolicyServerApp:
         raw = question.origin == "validate_raw"
         identity = self._policies.identify(question.policy)
         if EVALUATIONS.holds(identity):
-            said = _refuse(read_uid(question.request), QUARANTINED)
-            return said, said
+            return _refuse(question, QUARANTINED)
         evaluate = partial(_evaluate, identity, opened, question.request, raw=raw)
         try:
             said = await self._runner.run(
@@ -146,18 +149,15 @@ class PolicyServerApp:
                 patience=find_time_limit(call.query, _WAITING_SECONDS),
             )
         except SlowRequestError as error:
-            said = _refuse(read_uid(question.request), str(error))
             # It was not evaluated: that is no answer of the policy, which may be ignored.
-            return said, said
+            return _refuse(question, str(error))
         except MemoryError:
             self._make_room()
             log.error("out of memory", extra={"policy": question.policy})
-            said = _refuse(read_uid(question.request), "there is no memory left for this request")
-            return said, said
+            return _refuse(question, "there is no memory left for this request")
         except Exception:
             log.exception("evaluation failed", extra={"policy": question.policy})
-            said = _refuse(read_uid(question.request), "internal server error")
-            return said, said
+            return _refuse(question, "internal server error")
         return said, _finish(said, opened, question.origin)
 
     def _answer(self, origin: Origin, told: PolicyResponse) -> HttpResponse:
@@ -170,7 +170,7 @@ class PolicyServerApp:
         if error.uid is None:
             return _build_error_response(error.status, error.why)
         log.warning("request not read", extra={"path": call.path, "why": error.why})
-        return self._answer(origin, _refuse(error.uid, error.why))
+        return self._answer(origin, refuse_request(error.uid, error.why))
 
 
 def _read_path(path: str) -> tuple[Origin, str] | None:
@@ -214,11 +214,6 @@ def _finish(said: PolicyResponse, opened: OpenEntry, origin: Origin) -> PolicyRe
     return finish_response(said, entry, opened.name)
 
 
-def _refuse(uid: str, why: str) -> PolicyResponse:
-    status = AdmissionStatus(message=why, code=_INTERNAL)
-    return PolicyResponse(uid=uid, allowed=False, status=status)
-
-
 def _build_error_response(status: HTTPStatus, why: str) -> HttpResponse:
     body = msgspec.json.encode({"message": why, "status": status.value})
     return HttpResponse(status, body, _JSON)
@@ -226,6 +221,11 @@ def _build_error_response(status: HTTPStatus, why: str) -> HttpResponse:
 
 def _mode_of(entry: MemberEntry | GroupEntry) -> PolicyMode:
     return getattr(entry, "policy_mode", PolicyMode.PROTECT)
+
+
+def _refuse(question: Question, why: str) -> tuple[PolicyResponse, PolicyResponse]:
+    said = refuse_request(read_uid(question.request), why)
+    return said, said
 
 
 def _label(question: Question, opened: OpenEntry, said: PolicyResponse) -> Labels:

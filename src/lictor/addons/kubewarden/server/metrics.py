@@ -1,15 +1,13 @@
 """What is counted of evaluations, under Kubewarden's names; and the page that Prometheus reads."""
 
-import asyncio
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from http import HTTPStatus
 from typing import Final
 
-from lictor.http.messages import HttpRequest, HttpResponse
 from lictor.kubernetes import metrics
 from lictor.kubernetes.metrics import METRICS
-from lictor.webhook.counters import Counters, Histogram, Labels, read_tables
+from lictor.webhook.counters import Counters, Histogram, Labels
+from lictor.webhook.metrics_page import MetricsPage, add_up_slots
 from lictor.webhook.slots import ProcessSlot
 
 # Kubewarden sends it under the name that Prometheus would give it.
@@ -21,7 +19,6 @@ BOUNDS: Final = (
     0.0, 5.0, 10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1000.0, 2500.0, 5000.0, 7500.0,
     10000.0,
 )  # fmt: skip
-_CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _LONGEST_LABEL = 200
 
 
@@ -46,31 +43,15 @@ class EvaluationMetrics:
 
 def add_up(slots: Iterable[ProcessSlot]) -> Counters:
     """What all processes have counted."""
-    total = Counters()
-    for slot in slots:
-        tables = read_tables(slot.read())
-        if tables is not None:
-            total.merge(tables)
+    total = add_up_slots(slots)
     for labels, histogram in total.histograms.get(LATENCY, {}).items():
         # Each is timed once.
         total.count(EVALUATIONS, labels, histogram.count)
     return total
 
 
-class EvaluationsPage:
-    """Serves `/metrics` from any process, for all of them."""
-
-    def __init__(self, slots: Iterable[ProcessSlot]) -> None:
-        self._slots = tuple(slots)
-        self._turn = asyncio.Lock()
-
-    async def __call__(self, call: HttpRequest) -> HttpResponse:
-        """The page, and nothing else."""
-        if call.method not in ("GET", "HEAD") or call.path != "/metrics":
-            return HttpResponse(HTTPStatus.NOT_FOUND)
-        async with self._turn:
-            body = await asyncio.to_thread(self.render)
-        return HttpResponse(HTTPStatus.OK, body, _CONTENT_TYPE)
+class EvaluationsPage(MetricsPage):
+    """The page with Kubewarden's metrics instead of lictor's."""
 
     def render(self) -> bytes:
         """The page."""
