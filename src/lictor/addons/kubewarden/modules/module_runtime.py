@@ -37,7 +37,7 @@ class EpochTicker:
         self._seconds = seconds
         self._is_wanted = False
         self.forget()
-        _tickers.add(self)
+        _restarted.add(self)
 
     def forget(self) -> None:
         """Begin anew: the thread belongs to another process, and so may the lock."""
@@ -84,17 +84,6 @@ def count_ticks(passed: float, seconds: float) -> int:
     return max(1, min(int(passed / seconds), _MOST_AT_ONCE))
 
 
-_tickers: "weakref.WeakSet[EpochTicker]" = weakref.WeakSet()
-
-
-def _restart_tickers() -> None:
-    for ticker in list(_tickers):
-        ticker.restart()
-
-
-os.register_at_fork(after_in_child=_restart_tickers)
-
-
 # Compilers that run at the same time: each may take all the memory that it may take. One of them
 # is never busy with what a policy of a namespace wants.
 _COMPILERS = 2
@@ -139,10 +128,10 @@ class ModuleRuntime:
         self._compiled: dict[bool, CompiledModules] = {}
         # By the digest of the whole file.
         self._used: weakref.WeakValueDictionary[str, WasmModule] = weakref.WeakValueDictionary()
-        self.forget()
-        _runtimes.add(self)
+        self.restart()
+        _restarted.add(self)
 
-    def forget(self) -> None:
+    def restart(self) -> None:
         """A process that was forked may find locks that another thread of its parent held."""
         self._lock = threading.Lock()
         self._compilers = threading.BoundedSemaphore(_COMPILERS)
@@ -214,12 +203,12 @@ def share_runtime(folder: Path, limits: CompileLimits) -> ModuleRuntime:
     return _shared.setdefault((folder, limits), made)
 
 
-_runtimes: "weakref.WeakSet[ModuleRuntime]" = weakref.WeakSet()
+_restarted: "weakref.WeakSet[EpochTicker | ModuleRuntime]" = weakref.WeakSet()
 
 
-def _forget_locks() -> None:
-    for runtime in list(_runtimes):
-        runtime.forget()
+def _restart_all() -> None:
+    for each in list(_restarted):
+        each.restart()
 
 
-os.register_at_fork(after_in_child=_forget_locks)
+os.register_at_fork(after_in_child=_restart_all)

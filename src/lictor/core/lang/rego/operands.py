@@ -14,11 +14,20 @@ Item = TypeVar("Item")
 _INT64 = 1 << 63
 
 
-def take_text(value: RegoValue) -> str:
-    """A text."""
-    if isinstance(value, str):
-        return value
-    raise _wrong(value, "string")
+def _make_taker(kind: type[Item], name: str) -> Callable[[RegoValue], Item]:
+    def take(value: RegoValue) -> Item:
+        if isinstance(value, kind):
+            return value
+        raise _wrong(value, name)
+
+    return take
+
+
+take_text = _make_taker(str, "string")
+take_bool = _make_taker(bool, "boolean")
+take_array: Callable[[RegoValue], list[RegoValue]] = _make_taker(list, "array")
+# With string keys.
+take_object: Callable[[RegoValue], dict[str, RegoValue]] = _make_taker(dict, "object")
 
 
 def take_number(value: RegoValue) -> int | float:
@@ -34,27 +43,6 @@ def take_whole(value: RegoValue) -> int:
     if isinstance(number, int) and -_INT64 <= number < _INT64:
         return number
     raise _wrong(value, "integer")
-
-
-def take_bool(value: RegoValue) -> bool:
-    """A boolean."""
-    if isinstance(value, bool):
-        return value
-    raise _wrong(value, "boolean")
-
-
-def take_array(value: RegoValue) -> list[RegoValue]:
-    """An array."""
-    if isinstance(value, list):
-        return value
-    raise _wrong(value, "array")
-
-
-def take_object(value: RegoValue) -> dict[str, RegoValue]:
-    """An object with string keys."""
-    if isinstance(value, dict):
-        return value
-    raise _wrong(value, "object")
 
 
 def take_elements(value: RegoValue) -> list[RegoValue]:

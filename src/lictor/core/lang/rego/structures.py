@@ -11,6 +11,7 @@ from lictor.core.lang.rego.operands import (
     BuiltinRun,
     Function,
     Functions,
+    name_type,
     take_array,
     take_bool,
     take_elements,
@@ -88,15 +89,12 @@ class _PrettyWriter:
 
 def _is_subset(run: BuiltinRun, arguments: list[RegoValue]) -> bool:
     whole, part = arguments
-    if is_object(whole) and is_object(part):
-        return _object_subset(run, whole, part)
-    if isinstance(whole, RegoSet) and isinstance(part, RegoSet):
-        return _contains_all(whole, part)
-    if isinstance(whole, list) and isinstance(part, list):
-        return _array_subset(run, whole, part)
     if isinstance(whole, list) and isinstance(part, RegoSet):
         return _contains_all(whole, part)
-    raise FunctionError("both must be of the same kind, or an array and a set")
+    kinds = [name_type(each) for each in arguments]
+    if kinds[0] != kinds[1] or kinds[0] not in ("array", "object", "set"):
+        raise FunctionError("both must be of the same kind, or an array and a set")
+    return _value_subset(run, whole, part)
 
 
 def _contains_all(whole: "list[RegoValue] | RegoSet", part: RegoSet) -> bool:
