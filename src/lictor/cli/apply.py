@@ -11,6 +11,7 @@ import click
 from lictor.cli.apply_outputs import ApplyOutput
 from lictor.cli.apply_plan import (
     APPLY_FORMATS,
+    DEFAULT_TTL,
     ApplyFlags,
     OutputFile,
     check_flags,
@@ -19,7 +20,7 @@ from lictor.cli.apply_plan import (
     list_output_files,
     make_plan,
 )
-from lictor.cli.apply_printer import ApplyPrinter, PrinterFlags, track
+from lictor.cli.apply_printer import ApplyPrinter, PrinterFlags, shows_progress, track
 from lictor.cli.apply_run import COLLECT_AFTER, ApplyRun, DocumentResult
 from lictor.cli.deprecations import report_deprecations, warning_options
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
@@ -132,7 +133,7 @@ lictor apply policies/ --resource resources/ --output-format html --output repor
 @click.option("--exceptions-within-policies", is_flag=True, help="Find exceptions among policies.")
 @click.option("--generate-exceptions", is_flag=True, help="Print an exception per violation.")
 @click.option(
-    "--generated-exception-ttl", default="720h0m0s", help="Time to live of generated exceptions."
+    "--generated-exception-ttl", default=DEFAULT_TTL, help="Time to live of generated exceptions."
 )
 @click.option("-b", "--git-branch", default="", help="Branch of the git repository.")
 @click.option("--username", default="", help="User name for the git repository.")
@@ -176,7 +177,8 @@ def apply(**flags: Json) -> None:
 
     Policies are files, folders, URLs, git repositories, or - for standard input.
     """
-    raise SystemExit(run_apply(_read_flags(flags)))
+    known = {name: value for name, value in flags.items() if name in ApplyFlags.__struct_fields__}
+    raise SystemExit(run_apply(ApplyFlags(policies=flags["arguments"], **known)))
 
 
 def run_apply(flags: ApplyFlags) -> int:
@@ -189,7 +191,7 @@ def run_apply(flags: ApplyFlags) -> int:
         gc.set_threshold(COLLECT_AFTER)
         _print_header(flags, run, printer)
         results: Iterable[DocumentResult] = run.evaluate()
-        if not flags.quiet:
+        if shows_progress() and not flags.quiet:
             results = track(results, run.count, "Evaluating")
         for result in results:
             printer.add(result)
@@ -209,7 +211,8 @@ def _open_printer(flags: ApplyFlags) -> ApplyPrinter:
         piped=flags.stdin,
         quiet=flags.quiet,
     )
-    return ApplyPrinter(OutputFile(flags.output, options), shown, list_output_files(flags, options))
+    files = list_output_files(flags, options) if flags.output_file else ()
+    return ApplyPrinter(OutputFile(flags.output, options), shown, files)
 
 
 @contextmanager
@@ -233,14 +236,15 @@ def _build_run(flags: ApplyFlags, printer: ApplyPrinter, live: "LiveRun | None" 
     with keeping_garbage(freezing=True):
         policies = _load_policies(flags, printer, live)
     paths = flags.resource_paths if live is None else live.files
-    watch = None if flags.quiet else _show_reading
+    watch = _show_reading if shows_progress() and not flags.quiet else None
     inputs = DocumentReader(open_resources(paths, printer.print_message), watch=watch)
     plan = make_plan(flags, policies, inputs)
     with keeping_garbage(freezing=True):
         if live is not None:
             return live.build(live.complete(plan), printer.options)
         run = ApplyRun(plan, printer.options)
-        run.compile_first()
+        if run.process_count > 1:
+            run.compile_first()
     return run
 
 
@@ -266,8 +270,9 @@ def _print_header(flags: ApplyFlags, run: ApplyRun, printer: ApplyPrinter) -> No
         if plan.exceptions:
             text += f" with {len(plan.exceptions)} exception(s)"
         printer.print_message(f"{text}...")
-    printer.counts += run.unusable_count
-    printer.print_unusable(plan.policies)
+    if run.unusable_count:
+        printer.counts += Counts(errors=run.unusable_count)
+        printer.print_unusable(plan.policies)
 
 
 def _print_cleanups(run: ApplyRun, printer: ApplyPrinter) -> None:
@@ -294,11 +299,6 @@ def choose_exit_code(counts: Counts, flags: ApplyFlags, printer: ApplyPrinter) -
     return 0
 
 
-def _read_flags(flags: dict[str, Json]) -> ApplyFlags:
-    known = {name: value for name, value in flags.items() if name in ApplyFlags.__struct_fields__}
-    return ApplyFlags(policies=flags["arguments"], **known)
-
-
 def _load_policies(
     flags: ApplyFlags, printer: ApplyPrinter, live: "LiveRun | None" = None
 ) -> LoadedPolicies:
@@ -308,13 +308,15 @@ def _load_policies(
         access = GitAccess(flags.git_branch, flags.username, flags.password)
         texts = tuple(read_policies(flags.policies, PolicySource(access)))
     printer.policy_texts = texts
-    policies = load_policy_files(texts)
+    needs_deprecations = flags.deprecation_warnings or flags.warnings_as_errors
+    policies = load_policy_files(texts, with_deprecations=needs_deprecations)
     for warning in policies.warnings:
         click.echo(f"warning: {warning}", err=True)
-    if flags.deprecation_warnings or flags.warnings_as_errors:
+    if needs_deprecations:
         report_deprecations(policies.deprecations, "", as_errors=flags.warnings_as_errors)
-    print_notes(policies.notes)
-    if not (len(policies) or policies.unusable or policies.deletions):
+    if policies.notes:
+        print_notes(policies.notes)
+    if not (policies.policies or policies.unusable or policies.deletions):
         if flags.policies:
             # A wrong file name must not look like a pass.
             raise LoadError(f"no policies were found in {', '.join(flags.policies)}")

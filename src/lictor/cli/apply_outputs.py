@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -45,6 +46,9 @@ class ApplyOutput(StrEnum):
     # Rows for a database, as JSON lines; Parquet is made of the same lines.
     JSON_LINES = "jsonl"
     PARQUET = "parquet"
+
+
+_LOCATED = (ApplyOutput.SARIF, ApplyOutput.GITHUB, ApplyOutput.HTML)
 
 
 class ChangedObject(msgspec.Struct, frozen=True):
@@ -99,49 +103,70 @@ class OutputOptions(msgspec.Struct, frozen=True):
     # How long generated exceptions are valid, in nanoseconds.
     exception_ttl: int = 0
 
+    @property
+    def is_located(self) -> bool:
+        """Whether the format shows the location of results in files."""
+        return self.output in _LOCATED or (self.output is ApplyOutput.TEXT and self.file_names)
+
 
 MakeOutput: TypeAlias = Callable[[Verdict, LocateResult], ResourceOutput]
 
 
 def compile_output(options: OutputOptions) -> MakeOutput:
     """Return the function that renders verdicts in one format."""
-    make_output = _compile_form(options)
+    if options.output is ApplyOutput.REPORT:
+        make_output = _compile_report(options)
+    elif options.output in (ApplyOutput.JSON_LINES, ApplyOutput.PARQUET):
+        make_output = _compile_rows(options)
+    else:
+        make_output = partial(_make_output, options)
     if not options.cluster:
         return make_output
     return lambda verdict, locate: _name_cluster(make_output(verdict, locate), options.cluster)
 
 
-def _compile_form(options: OutputOptions) -> MakeOutput:
+def _compile_report(options: OutputOptions) -> MakeOutput:
     warn = options.audit_warn
     writer = EntryWriter(ReportOptions(options.format, options.timestamp, warn, options.cluster))
-    row_writer = RowWriter(options.cluster, options.timestamp, audit_warn=warn)
 
-    def make_output(verdict: Verdict, locate: LocateResult) -> ResourceOutput:
-        counts = count_verdicts((verdict,), audit_warn=warn)
+    def make_output(verdict: Verdict, _: LocateResult) -> ResourceOutput:
         shown = _leave_wrong(verdict, audit_warn=warn) if options.failed_only else verdict
-        match options.output:
-            case ApplyOutput.REPORT:
-                return ResourceOutput(counts, report=writer.write(shown))
-            case ApplyOutput.TEXT:
-                text = _render_text(shown, options, locate)
-                return ResourceOutput(counts, text=text, made=tuple(_list_made(shown, options)))
-            case ApplyOutput.TABLE:
-                rows = tuple(list_outcomes((shown,), audit_warn=warn))
-                return ResourceOutput(counts, outcomes=rows, made=tuple(_list_made(shown, options)))
-            case ApplyOutput.MARKDOWN | ApplyOutput.JUNIT:
-                rows = tuple(list_outcomes((shown,), audit_warn=warn))
-                return ResourceOutput(counts, outcomes=rows)
-            case ApplyOutput.SARIF | ApplyOutput.GITHUB:
-                return _make_located_output(verdict, counts, locate)
-            case ApplyOutput.EXCEPTIONS:
-                return ResourceOutput(counts, failures=_keep_failures(verdict))
-            case ApplyOutput.HTML:
-                # The page lists findings only; its totals count all results.
-                return _make_page_output(verdict, counts, options, locate)
-            case ApplyOutput.JSON_LINES | ApplyOutput.PARQUET:
-                return ResourceOutput(counts, text=row_writer.write(shown))
+        counts = count_verdicts((verdict,), audit_warn=warn)
+        return ResourceOutput(counts, report=writer.write(shown))
 
     return make_output
+
+
+def _compile_rows(options: OutputOptions) -> MakeOutput:
+    warn = options.audit_warn
+    writer = RowWriter(options.cluster, options.timestamp, audit_warn=warn)
+
+    def make_output(verdict: Verdict, _: LocateResult) -> ResourceOutput:
+        shown = _leave_wrong(verdict, audit_warn=warn) if options.failed_only else verdict
+        return ResourceOutput(count_verdicts((verdict,), audit_warn=warn), text=writer.write(shown))
+
+    return make_output
+
+
+def _make_output(options: OutputOptions, verdict: Verdict, locate: LocateResult) -> ResourceOutput:
+    warn = options.audit_warn
+    counts = count_verdicts((verdict,), audit_warn=warn)
+    shown = _leave_wrong(verdict, audit_warn=warn) if options.failed_only else verdict
+    match options.output:
+        case ApplyOutput.TEXT:
+            text = _render_text(shown, options, locate)
+            return ResourceOutput(counts, text=text, made=tuple(_list_made(shown, options)))
+        case ApplyOutput.SARIF | ApplyOutput.GITHUB:
+            return _make_located_output(verdict, counts, locate)
+        case ApplyOutput.EXCEPTIONS:
+            return ResourceOutput(counts, failures=_keep_failures(verdict))
+        case ApplyOutput.HTML:
+            # The page lists findings only; its totals count all results.
+            return _make_page_output(verdict, counts, options, locate)
+        case _:
+            rows = tuple(list_outcomes((shown,), audit_warn=warn))
+            made = _list_made(shown, options) if options.output is ApplyOutput.TABLE else ()
+            return ResourceOutput(counts, outcomes=rows, made=tuple(made))
 
 
 def _name_cluster(output: ResourceOutput, cluster: str) -> ResourceOutput:
@@ -181,18 +206,16 @@ def _leave_wrong(verdict: Verdict, *, audit_warn: bool) -> Verdict:
 def _render_text(verdict: Verdict, options: OutputOptions, locate: LocateResult) -> str:
     chosen = locate if options.file_names else locate_nowhere
     failures = render_failures(verdict, audit_warn=options.audit_warn, locate=chosen)
-    return failures + _render_errors(verdict, chosen)
-
-
-def _render_errors(verdict: Verdict, locate: LocateResult) -> str:
-    """Render the rules that could not be evaluated, with the reason."""
     errors = [
         result
         for result in verdict.results
         if result.status is _ERROR and result.type is not _MUTATION
     ]
-    if not errors:
-        return ""
+    return failures + _render_errors(verdict, errors, chosen) if errors else failures
+
+
+def _render_errors(verdict: Verdict, errors: Iterable[Result], locate: LocateResult) -> str:
+    """Render the rules that could not be evaluated, with the reason."""
     resource = describe_resource(verdict.request.resource)
     return "".join(
         f"policy {result.policy.name} -> resource {resource} error:\n"

@@ -46,6 +46,8 @@ ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 LOCAL = "local"
 RAY = "ray"
 RAY_ADDRESS = f"{RAY}://"
+DEFAULT_TTL = "720h0m0s"
+_DEFAULT_TTL = 720 * 3600 * 10**9
 
 
 class ApplyFlags(msgspec.Struct, frozen=True):
@@ -63,7 +65,7 @@ class ApplyFlags(msgspec.Struct, frozen=True):
     exceptions_within_resources: bool = False
     exceptions_within_policies: bool = False
     generate_exceptions: bool = False
-    generated_exception_ttl: str = "720h0m0s"
+    generated_exception_ttl: str = DEFAULT_TTL
     values_file: str = ""
     set: tuple[str, ...] = ()
     userinfo: str = ""
@@ -152,7 +154,11 @@ def choose_options(flags: ApplyFlags, timestamp: int) -> OutputOptions:
         report_api=flags.report_api,
         failed_only=flags.failed_only or flags.quiet,
         file_names=flags.file_names or flags.failed_only or flags.quiet,
-        exception_ttl=parse_ttl(flags.generated_exception_ttl),
+        exception_ttl=(
+            _DEFAULT_TTL
+            if flags.generated_exception_ttl == DEFAULT_TTL
+            else parse_ttl(flags.generated_exception_ttl)
+        ),
     )
 
 
@@ -228,10 +234,13 @@ def make_plan(
     for mode, paths in payloads.items():
         for text in map(read_any, paths):
             inputs.add(KeptInput(text.path, text.content), mode)
+    file = load_values_file(flags.values_file) if flags.values_file else None
+    has_namespaces = inputs.may_hold(b"Namespace")
+    namespaces = read_namespace_labels(inputs.find) if has_namespaces else {}
     return ApplyPlan(
         policies=policies,
         inputs=inputs,
-        requests=RequestFactory(_read_values(flags), caller, read_namespace_labels(inputs.find)),
+        requests=RequestFactory(GivenValues(file, flags.set), caller, namespaces),
         given=_collect_objects(flags, policies, inputs),
         exceptions=_find_exceptions(flags, policies, inputs),
         modes=tuple(mode for mode, paths in payloads.items() if paths),
@@ -245,36 +254,33 @@ def _collect_objects(
     flags: ApplyFlags, policies: LoadedPolicies, inputs: DocumentReader
 ) -> GivenObjects:
     """Return the objects that policies may look up, change, copy or use as parameters."""
-    params = tuple(load_resource_files(flags.parameter_resource))
+    given = GivenObjects(crds=policies.crds, evaluated=LazyResources(inputs.find))
+    if flags.registry or flags.image_layout:
+        registries = choose_registries(network=flags.registry, layout=flags.image_layout)
+        given = replace(given, registries=registries)
     target_paths = flags.target_resource + flags.target_resources
-    targets = (*load_resource_files(target_paths), *params)
-    definitions = (
-        *policies.crds,
-        *load_definitions(flags.definition_paths),
-        *read_definitions(inputs.select(b"CustomResourceDefinition")),
-    )
-    given = GivenObjects(
-        objects=targets if target_paths or params else None,
-        params=params,
-        crds=definitions,
-        evaluated=LazyResources(inputs.find),
-        registries=choose_registries(network=flags.registry, layout=flags.image_layout),
-        kubernetes_version=parse_kubernetes_version(flags.kubernetes_version),
-    )
+    if flags.kubernetes_version:
+        release = parse_kubernetes_version(flags.kubernetes_version)
+        given = replace(given, kubernetes_version=release)
+    if target_paths or flags.parameter_resource:
+        params = tuple(load_resource_files(flags.parameter_resource))
+        targets = (*load_resource_files(target_paths), *params)
+        given = replace(given, objects=targets if target_paths or params else None, params=params)
+    if flags.crd_path or flags.crd_paths:
+        given = replace(given, crds=(*given.crds, *load_definitions(flags.definition_paths)))
+    if inputs.may_hold(b"CustomResourceDefinition"):
+        found = read_definitions(inputs.select(b"CustomResourceDefinition"))
+        given = replace(given, crds=(*given.crds, *found))
     return load_context(flags.context_file, given) if flags.context_file else given
-
-
-def _read_values(flags: ApplyFlags) -> GivenValues:
-    file = load_values_file(flags.values_file) if flags.values_file else None
-    return GivenValues(file, flags.set)
 
 
 def _find_exceptions(
     flags: ApplyFlags, policies: LoadedPolicies, inputs: DocumentReader
 ) -> tuple[PolicyRecord, ...]:
+    found: tuple[PolicyRecord, ...] = ()
     if flags.exceptions_with_resources or flags.exceptions_within_resources:
         found = load_exceptions(inputs.select(b"PolicyException"))
-    else:
+    elif flags.exception or flags.exceptions:
         found = load_exceptions(map(read_file, flags.exception + flags.exceptions))
     return (*found, *policies.exceptions) if flags.exceptions_within_policies else found
 
@@ -294,7 +300,7 @@ def is_fleet(flags: ApplyFlags) -> bool:
     return (
         flags.engine != LOCAL
         or bool(flags.cluster_from)
-        or any(map(is_address, flags.resource_paths))
+        or any(is_address(path) for path in flags.resource_paths if "://" in path)
     )
 
 

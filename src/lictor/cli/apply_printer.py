@@ -40,6 +40,13 @@ _DIVIDER = "-" * 70
 _FOR_PEOPLE: Final = frozenset({ApplyOutput.TEXT, ApplyOutput.TABLE})
 
 
+def shows_progress() -> bool:
+    """Whether progress bars are shown: only on a terminal that shows no results."""
+    # If stdout is a terminal too, the results show the progress, and a bar would overwrite them.
+    is_shown = sys.stderr is not None and sys.stderr.isatty()
+    return is_shown and not (sys.stdout is not None and sys.stdout.isatty())
+
+
 def track(
     items: Iterable[Item],
     total: int | None = None,
@@ -52,10 +59,7 @@ def track(
 
     `total` is a number of items, or of bytes if `measure` returns the bytes of an item.
     """
-    # If stdout is a terminal too, the results show the progress, and a bar would overwrite them.
-    if sys.stderr is None or not sys.stderr.isatty():
-        return items
-    if sys.stdout is not None and sys.stdout.isatty():
+    if not shows_progress():
         return items
     return _track(iter(items), total, label, measure, clock)
 

@@ -1,5 +1,6 @@
 """A run of `apply`: policies are compiled once, documents evaluated one by one."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeAlias
@@ -9,14 +10,13 @@ import msgspec
 from lictor.cli.apply_outputs import OutputOptions, ResourceOutput, compile_output
 from lictor.cli.inputs.document_reader import DocumentReader
 from lictor.cli.inputs.lookups import GivenObjects, OfflineLookups
-from lictor.cli.inputs.parallel import choose_processes, map_chunks
 from lictor.cli.inputs.policies import LoadedPolicies
 from lictor.cli.inputs.programs import compile_for_payloads, compile_given, report_guessed_names
 from lictor.cli.inputs.requests import RequestFactory
 from lictor.cli.inputs.resources import DocumentText, parse_document, parse_payloads
 from lictor.cli.inputs.shards import Shard
 from lictor.cli.inputs.sources import SourceText
-from lictor.cli.result_locations import locate_nowhere, locate_results
+from lictor.cli.result_locations import LocateResult, locate_nowhere, locate_results
 from lictor.core.engine import Engine
 from lictor.core.errors import LictorError, LoadError
 from lictor.core.families.registry import registry
@@ -26,14 +26,15 @@ from lictor.core.model.request import Request
 from lictor.core.model.result import Verdict
 from lictor.core.ports import Lookups
 from lictor.core.raw import Json, JsonObject
-from lictor.core.report.summary import Counts
 
+# The documents, or bytes, that are parsed before the first of them is evaluated.
 _CHUNK = 25
-# The bytes of shards that are parsed before the first of them is evaluated.
-_STEP_BYTES = 32 << 10
+_CHUNK_BYTES = 32 << 10
 # Documents that need answers of registries wait at the same time.
 _WAITING_CHUNK = 256
 _WAITING_THREADS = 64
+# Below this many documents a second process costs more than it saves.
+_FEW_DOCUMENTS = 300
 # Resources are trees without cycles: more frequent garbage collection finds nothing.
 COLLECT_AFTER = 100_000
 
@@ -86,6 +87,7 @@ class ApplyRun:
         # One engine for resources, and one for each mode of payloads.
         self.engines = _build_engines(plan) if engines is None else engines
         self._make_outputs = tuple(map(compile_output, options))
+        self._is_located = any(each.is_located for each in options)
         self._describe_guess = report_guessed_names(plan.policies, plan.given)
 
     def list_plans(self) -> Iterator[tuple[str, ApplyPlan]]:
@@ -109,34 +111,54 @@ class ApplyRun:
         named = [
             program.rules
             for program in self.engines[""].programs
-            if known.of_result(program.policy).has_named_rules
+            if known.of(program.policy).has_named_rules
         ]
         unnamed = [each for each in policies.policies if not known.of(each).has_named_rules]
-        return sum(map(len, named)) + len(unnamed) + len(policies.listed_deletions)
+        deletions = policies.listed_deletions if policies.deletions else ()
+        return sum(map(len, named)) + len(unnamed) + len(deletions)
 
     @property
-    def unusable_count(self) -> Counts:
-        """Policies that cannot be used count as errors."""
-        return Counts(errors=len(self.plan.policies.unusable))
+    def unusable_count(self) -> int:
+        """Policies that cannot be used; each counts as an error."""
+        return len(self.plan.policies.unusable)
 
     def evaluate(self) -> Iterator[DocumentResult]:
         """Evaluate every document, in order; memory does not grow with their number."""
-        waits = self._queries_registries()
-        enough = _WAITING_CHUNK if waits else _CHUNK
-        chunks = list(_group_shards(self.inputs.shards, enough, lambda shard: shard.count))
-        work = self._evaluate_on_threads if waits else self.evaluate_shards
-        for results in map_chunks(work, chunks, self._count_processes()):
+        waits = any(
+            rule.needs & Needs.IMAGES
+            for engine in self.engines.values()
+            for program in engine.programs
+            for rule in program.rules
+        )
+        work, chunks = self.evaluate_shards, _group_shards(self.inputs.shards, _CHUNK, _CHUNK_BYTES)
+        if waits:
+            work = self._evaluate_on_threads
+            chunks = _group_shards(self.inputs.shards, _WAITING_CHUNK, sys.maxsize)
+        processes = self.process_count
+        answers: Iterator[list[DocumentResult]] = map(work, chunks)
+        if processes > 1:
+            from lictor.cli.inputs.parallel import map_chunks
+
+            answers = map_chunks(work, list(chunks), processes)
+        for results in answers:
             yield from results
 
-    def _count_processes(self) -> int:
+    @property
+    def process_count(self) -> int:
+        """The number of processes that evaluate documents."""
+        if not self.plan.processes and self.count < _FEW_DOCUMENTS:
+            return 1
+        # Imported here: most runs need one process, and start-up time matters.
+        from lictor.cli.inputs.parallel import choose_processes
+
         return choose_processes(self.count, self.plan.processes)
 
     def compile_first(self) -> None:
-        """Compile what the first documents need before processes are forked."""
+        """Compile what the first documents need, before processes are forked."""
         shard = next(
             (each for each in self.inputs.shards if not self.inputs.modes[each.source]), None
         )
-        if shard is None or self._count_processes() <= 1 or self.plan.requests.adapt is not None:
+        if shard is None or self.process_count <= 1 or self.plan.requests.adapt is not None:
             return
         # Invalid documents are reported when they are evaluated.
         with suppress(LictorError):
@@ -144,55 +166,41 @@ class ApplyRun:
                 for resource in parse_document(document):
                     self.engines[""].prepare(self.plan.requests.make_request(resource))
 
-    def _queries_registries(self) -> bool:
-        return any(
-            rule.needs & Needs.IMAGES
-            for engine in self.engines.values()
-            for program in engine.programs
-            for rule in program.rules
-        )
-
     def _evaluate_on_threads(self, shards: Sequence[Shard]) -> list[DocumentResult]:
         from concurrent.futures import ThreadPoolExecutor
 
         def evaluate(document: _Document) -> DocumentResult:
-            return self._make_result(self._evaluate(self._parse(document)))
+            return self._make_result(self._evaluate(document))
 
         with ThreadPoolExecutor(_WAITING_THREADS) as pool:
-            found = [pool.map(evaluate, self._read(shard)) for shard in shards]
+            found = [pool.map(evaluate, self._parse(shard)) for shard in shards]
             return [result for results in found for result in results]
 
     def evaluate_shards(self, shards: Sequence[Shard]) -> list[DocumentResult]:
         """Return the results of all documents of some shards, in order."""
-        results: list[DocumentResult] = []
-        for group in _group_shards(shards, _STEP_BYTES, lambda shard: shard.size):
-            # Step by step for the whole group: code that runs again at once is still in the
-            # processor's caches.
-            parsed = [self._parse(each) for shard in group for each in self._read(shard)]
-            evaluated = [self._evaluate(each) for each in parsed]
-            results += map(self._make_result, evaluated)
-        return results
+        # Step by step for all of them: code that runs again at once is still in the processor's
+        # caches.
+        parsed = [document for shard in shards for document in self._parse(shard)]
+        evaluated = [self._evaluate(document) for document in parsed]
+        return [self._make_result(each) for each in evaluated]
 
-    def _read(self, shard: Shard) -> Iterator["_Document"]:
+    def _parse(self, shard: Shard) -> Iterator["_Document"]:
         mode = self.inputs.modes[shard.source]
+        make_request = self.plan.requests.make_request
         try:
-            for text in self.inputs.read(shard):
-                yield _Document(mode, text)
+            for text in shard.read(self.inputs.inputs[shard.source]):
+                try:
+                    if mode:
+                        payloads = parse_payloads(SourceText(text.path, text.content))
+                        requests = [each.make_request(mode) for each in payloads]
+                    else:
+                        requests = [make_request(each) for each in parse_document(text)]
+                except LictorError as error:
+                    yield _Document(mode, text, error=error)
+                else:
+                    yield _Document(mode, text, requests)
         except LoadError as error:
             yield _Document(mode, error=error)
-
-    def _parse(self, document: "_Document") -> "_Document":
-        mode, text = document.mode, document.text
-        if text is None:
-            return document
-        try:
-            if mode:
-                payloads = parse_payloads(SourceText(text.path, text.content))
-                return _Document(mode, text, [each.make_request(mode) for each in payloads])
-            make_request = self.plan.requests.make_request
-            return _Document(mode, text, [make_request(each) for each in parse_document(text)])
-        except LictorError as error:
-            return _Document(mode, text, error=error)
 
     def _evaluate(self, document: "_Document") -> "_Evaluated":
         is_payload, engine = bool(document.mode), self.engines[document.mode]
@@ -213,12 +221,19 @@ class ApplyRun:
         document, problem = evaluated.document, evaluated.problem
         if problem or document.text is None:
             return DocumentResult(problem=problem)
-        locate = locate_results(document.text)
-        located = [(verdict, locate(number)) for number, verdict in enumerate(evaluated.verdicts)]
+        located: list[tuple[Verdict, LocateResult]] = [
+            (verdict, locate_nowhere) for verdict in evaluated.verdicts
+        ]
+        if self._is_located:
+            locate = locate_results(document.text)
+            located = [(verdict, locate(number)) for number, (verdict, _) in enumerate(located)]
         outputs = tuple(
-            tuple(make(verdict, where) for verdict, where in located) for make in self._make_outputs
+            [
+                tuple([make(verdict, where) for verdict, where in located])
+                for make in self._make_outputs
+            ]
         )
-        if document.mode:
+        if document.mode or self._describe_guess is None:
             return DocumentResult(outputs)
         notes = (self._describe_guess(request.kind) for request in document.requests)
         return DocumentResult(outputs, notes=tuple(filter(None, notes)))
@@ -255,18 +270,17 @@ class _Evaluated(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def _group_shards(
-    shards: Iterable[Shard], enough: int, measure: Callable[[Shard], int]
-) -> Iterator[list[Shard]]:
-    """Group shards until each group is large enough: a file may have only one document."""
+def _group_shards(shards: Iterable[Shard], documents: int, size: int) -> Iterator[list[Shard]]:
+    """Group shards until a group has enough documents or bytes: a file may have only one."""
     group: list[Shard] = []
-    size = 0
+    found_documents = found_size = 0
     for shard in shards:
         group.append(shard)
-        size += measure(shard)
-        if size >= enough:
+        found_documents += shard.count
+        found_size += shard.size
+        if found_documents >= documents or found_size >= size:
             yield group
-            group, size = [], 0
+            group, found_documents, found_size = [], 0, 0
     if group:
         yield group
 

@@ -21,37 +21,20 @@ _BROKEN_PIPE = 128 + 13
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; return an exit code, and print the reason of a failure."""
-    with guard_streams():
-        return _run_guarded(arguments)
-
-
-def _run_guarded(arguments: Sequence[str]) -> int:
     heeds_them = bool(arguments) and arguments[0] in LOGGING_COMMANDS
     given = LogFlags(tuple(arguments)) if heeds_them else take_log_flags(arguments)
     wrong_call = 2 if given.arguments and given.arguments[0] in OWN_COMMANDS else 1
-    try:
-        code = _invoke(given, wrong_call)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return _close_pipe()
-    except KeyboardInterrupt:
-        return _fail("interrupted", _INTERRUPTED)
-    except Exception as error:  # noqa: BLE001  (no traceback may reach a user)
-        return _fail_unforeseen(error)
-    return code
-
-
-def _invoke(given: LogFlags, wrong_call: int) -> int:
-    try:
-        return _call(given, wrong_call)
-    except UsageError as error:
-        return _fail(str(error), wrong_call)
-    except LictorError as error:
-        return _fail(str(error), 1)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        return _fail(_describe_os_error(error), 1)
+    with guard_streams():
+        try:
+            code = _call(given, wrong_call)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            return _close_pipe()
+        except KeyboardInterrupt:
+            return _fail("interrupted", _INTERRUPTED)
+        except Exception as error:  # noqa: BLE001  (no traceback may reach a user)
+            return _report_error(error, wrong_call)
+        return code
 
 
 def _call(given: LogFlags, wrong_call: int) -> int:
@@ -61,8 +44,10 @@ def _call(given: LogFlags, wrong_call: int) -> int:
 
             return answer_shell(cli, os.environ[COMPLETION_VARIABLE])
         # Not cli.main(): it would swallow broken pipes and interrupts, which have their own codes.
-        arguments = list(given.arguments)
-        with cli.make_context(_name_program(), arguments, obj=given.verbosity) as context:
+        # Messages and help show the program name as the user typed it.
+        is_plugin = sys.argv[0].endswith(f"kubectl-{PROGRAM}")
+        name = f"kubectl {PROGRAM}" if is_plugin else PROGRAM
+        with cli.make_context(name, list(given.arguments), obj=given.verbosity) as context:
             return _read_code(cli.invoke(context))
     except SystemExit as error:
         return _read_code(error.code)
@@ -74,11 +59,6 @@ def _call(given: LogFlags, wrong_call: int) -> int:
         return _fail("interrupted", _INTERRUPTED)
     except click.ClickException as error:
         return _fail(error.format_message(), 1)
-
-
-def _name_program() -> str:
-    """Return the program name as the user typed it, for messages and help."""
-    return f"kubectl {PROGRAM}" if sys.argv[0].endswith(f"kubectl-{PROGRAM}") else PROGRAM
 
 
 def _read_code(code: object) -> int:
@@ -94,7 +74,11 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-def _fail_unforeseen(error: Exception) -> int:
+def _report_error(error: Exception, wrong_call: int) -> int:
+    if isinstance(error, LictorError):
+        return _fail(str(error), wrong_call if isinstance(error, UsageError) else 1)
+    if isinstance(error, OSError):
+        return _fail(_describe_os_error(error), 1)
     if os.environ.get(DEBUG_VARIABLE):
         raise error
     if isinstance(error, RecursionError):

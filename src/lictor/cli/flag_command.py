@@ -96,8 +96,10 @@ class FlagCommand(click.Command):
         left = super().parse_args(ctx, rest)
         ctx.params.update(given)
         if not ctx.resilient_parsing:
-            self._check_required(ctx)
-            self._check_arity(ctx)
+            if self.required_flags:
+                self._check_required(ctx)
+            if self.arity != (0, None):
+                self._check_arity(ctx)
         return left
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -217,7 +219,11 @@ def _is_log_flag(argument: str, name: str) -> bool:
 
 
 def _split_values(_: click.Context, __: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(part for value in values for part in split_commas(value))
+    return tuple(
+        part
+        for value in values
+        for part in (split_commas(value) if not value or "," in value or '"' in value else (value,))
+    )
 
 
 def _take_switches(

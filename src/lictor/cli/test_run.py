@@ -150,7 +150,7 @@ class CaseRun:
             f"{_count(len(inputs.resources), 'resource', 'resources')} with "
             f"{_count(len(inputs.exceptions), 'exception', 'exceptions')} ..."
         )
-        self._tell_guesses(inputs)
+        self._report_guesses(inputs)
         return inputs
 
     def compare(self, rows: Iterable[TestResult], answers: TestAnswers) -> list[TestOutcome]:
@@ -163,11 +163,13 @@ class CaseRun:
         """What compares the answers with the rows of this test."""
         return ResultComparer(answers, self._reader.read_expected, self._case.path)
 
-    def _tell_guesses(self, inputs: CaseInputs) -> None:
-        tell = report_guessed_names(inputs.policies, inputs.given)
+    def _report_guesses(self, inputs: CaseInputs) -> None:
+        describe = report_guessed_names(inputs.policies, inputs.given)
+        if describe is None:
+            return
         requests = RequestFactory(inputs.values)
-        told = (tell(requests.make_request(resource).kind) for resource in inputs.resources)
-        for message in dict.fromkeys(filter(None, told)):
+        messages = (describe(requests.make_request(each).kind) for each in inputs.resources)
+        for message in dict.fromkeys(filter(None, messages)):
             self._say(f"  note: {message}")
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
@@ -97,7 +98,7 @@ def _make_context(documents: Iterable[PolicyRecord], options: CompileOptions) ->
         None if params is None else tuple(params),
         options.get("resource_names"),
         options.get("http_limits") or HttpLimits(),
-        image_outcomes=options.get("image_outcomes") or OutcomeCache(),
+        kept_outcomes=options.get("image_outcomes"),
         modules=options.get("modules") or NoModules(),
         is_lazy=options.get("is_lazy", False),
         queries=options.get("queries", {}),
@@ -112,9 +113,13 @@ def _list_with_role(
 ) -> Iterator[tuple[PolicyKind, PolicyRecord]]:
     """The documents with a role, in the order of their families."""
     known = registry()
-    chosen = [(known.of(record), record) for record in context.documents]
-    chosen = [(kind, record) for kind, record in chosen if kind.role is role]
-    yield from sorted(chosen, key=lambda each: known.order(each[1]))
+    chosen = [
+        (known.order(kind), kind, record)
+        for record in context.documents
+        if (kind := known.of(record)).role is role
+    ]
+    for _, kind, record in sorted(chosen, key=itemgetter(0)):
+        yield kind, record
 
 
 class PolicyEngine(Engine):

@@ -157,8 +157,9 @@ class Engine:
         reads_clock = deadline is not None or self._note_times is not None
         now, limit = clock(), math.inf if deadline is None else deadline
         # Without a supervisor, a no-op call is cheapest.
-        writes = EVALUATIONS.place.note or EVALUATIONS.take_place()
-        note: Callable[[bytes], object] = writes if self._is_noted else bool
+        note: Callable[[bytes], object] = (
+            (EVALUATIONS.place.note or EVALUATIONS.take_place()) if self._is_noted else bool
+        )
         for step in steps:
             note(step.program.identity)
             before = case
@@ -201,17 +202,15 @@ class Engine:
         key = (request.kind, request.subresource, request.operation)
         plan = self._plans.get(key)
         if plan is None:
-            self._make_room()
+            if self._plans and not len(self._plans) % _LOOK_EVERY:
+                self._make_room()
             plan = self._plans[key] = self._index.make_plan(*key)
         return plan
 
     def _make_room(self) -> None:
-        """Drop all plans if they exceed the limit; checked from time to time."""
-        count = len(self._plans)
-        if count % _LOOK_EVERY:
-            return
+        """Drop all plans if they exceed the limit; called from time to time."""
         planned = sum(plan.weight for plan in tuple(self._plans.values()))
-        if count >= _MAX_PLANS or planned >= _MAX_PLANNED:
+        if len(self._plans) >= _MAX_PLANS or planned >= _MAX_PLANNED:
             self._plans.clear()
 
     @cached_property

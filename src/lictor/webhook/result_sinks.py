@@ -97,7 +97,7 @@ def list_updates(request: Request, results: Iterable[Result]) -> list[Update]:
 
 
 def _is_cel(policy: PolicyRef) -> bool:
-    return not registry().of_result(policy).has_named_rules
+    return not registry().of(policy).has_named_rules
 
 
 def _type_of(result: Result) -> UpdateType:

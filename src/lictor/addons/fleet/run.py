@@ -31,7 +31,6 @@ from lictor.cli.inputs.document_reader import DocumentReader
 from lictor.cli.inputs.parallel import WorkerError, choose_processes, map_chunks, usable_cores
 from lictor.cli.inputs.policies import LoadedPolicies, load_exceptions
 from lictor.core.errors import LoadError
-from lictor.core.report.summary import Counts
 
 Item = TypeVar("Item")
 
@@ -114,9 +113,9 @@ class FleetRun(ApplyRun):
         return [*self._skipped, *empty]
 
     @property
-    def unusable_count(self) -> Counts:
+    def unusable_count(self) -> int:
         # A cluster without resources must not look like one where all policies pass.
-        return super().unusable_count + Counts(errors=len(self._empty))
+        return super().unusable_count + len(self._empty)
 
     def evaluate(self) -> Iterator[DocumentResult]:
         for answer in self._runner.run(self._tasks):

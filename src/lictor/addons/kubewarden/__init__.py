@@ -59,6 +59,7 @@ class KubewardenFamily(Family):
     """AdmissionPolicy, groups of such policies, and the servers that run them."""
 
     name = "kubewarden"
+    names_files = True
 
     def list_kinds(self) -> tuple[PolicyKind, ...]:
         return (

@@ -99,6 +99,10 @@ class DocumentReader:
                 if holds_word(document.content, word, ignore_case=ignore_case):
                     yield document
 
+    def may_hold(self, word: bytes) -> bool:
+        """Whether a document may contain one of MARKED_WORDS."""
+        return any(word in shard.words for shard in self.shards)
+
     def list_resources(self) -> Iterator[JsonObject]:
         """Return all resources, one by one."""
         for shard in self.shards:
@@ -126,7 +130,8 @@ def _find_shards(builder: ShardBuilder, skipped: list[str] | None) -> Iterator[S
     """Find all shards of an input; a range that cannot be read is a shard with a fault."""
     position, given = 0, builder.given
     while position < given.size:
-        end = _find_cut(builder, position)
+        is_last = given.size - position <= builder.shard_bytes
+        end = given.size if is_last else _find_cut(builder, position)
         if end - position <= builder.limits.split:
             yield from _split_short(builder, position, given.read(position, end), skipped)
         else:
@@ -137,9 +142,7 @@ def _find_shards(builder: ShardBuilder, skipped: list[str] | None) -> Iterator[S
 def _find_cut(builder: ShardBuilder, start: int) -> int:
     """Return the end of the documents that fill a shard, or of the first one if it is larger."""
     given, size = builder.given, builder.given.size
-    window = given.read(start, min(start + builder.shard_bytes, size))
-    if start + len(window) == size:
-        return size
+    window = given.read(start, start + builder.shard_bytes)
     found = window.rfind(_SEPARATOR)
     if found >= 0:
         return start + found + 1
@@ -222,19 +225,16 @@ def open_resources(
             except LictorError as error:
                 report_unreadable(path, number, error, warn)
                 break
+            members: Iterable[Input] = (opened,)
+            if find_packing(opened) is not None:
+                # Imported here: few inputs are archives, and start-up time matters.
+                from lictor.cli.inputs.archives import unpack
+
+                members = unpack(opened, keep=keep)
             # An invalid archive is always an error: the missing files are unknown.
-            for given in _unpack(opened, keep=keep):
+            for given in members:
                 kept += given.size if isinstance(given, KeptInput) else 0
                 yield given
-
-
-def _unpack(given: Input, *, keep: bool) -> Iterable[Input]:
-    if find_packing(given) is None:
-        return (given,)
-    # Imported here: few inputs are archives, and start-up time matters.
-    from lictor.cli.inputs.archives import unpack
-
-    return unpack(given, keep=keep)
 
 
 def report_unreadable(

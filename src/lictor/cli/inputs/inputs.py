@@ -188,8 +188,8 @@ def copy_stream(
     stream: BinaryIO, path: str, bounds: CopyBounds | None = None, *, keep: bool = True
 ) -> Input:
     """Read a stream; with `keep`, a short one stays in memory."""
-    part = stream.read(KEPT_FILE_BYTES)
-    if keep and len(part) < KEPT_FILE_BYTES:
+    part = stream.read(KEPT_FILE_BYTES + 1)
+    if keep and len(part) <= KEPT_FILE_BYTES:
         return KeptInput(path, part)
     copy = TemporaryCopy()
     copy.write(part, path)
@@ -207,15 +207,14 @@ def open_input(path: str, *, keep: bool = True) -> Input:
     try:
         found = os.stat(path)
         refuse_devices(path, found)
-        if not stat.S_ISREG(found.st_mode) or not found.st_size:
-            # Virtual files of the kernel report a size of zero.
+        is_small = keep and found.st_size <= KEPT_FILE_BYTES
+        # Virtual files of the kernel report a size of zero.
+        if is_small or not stat.S_ISREG(found.st_mode) or not found.st_size:
             with open(path, "rb") as stream:
                 return copy_stream(stream, path, keep=keep)
-        given = FileInput(path, path, found.st_size, _identify(found))
     except OSError as error:
         raise LoadError(error.strerror or str(error), where=path) from error
-    is_kept = keep and given.size <= KEPT_FILE_BYTES
-    return KeptInput(path, given.read(0, given.size)) if is_kept else given
+    return FileInput(path, path, found.st_size, _identify(found))
 
 
 def read_windows(given: Input, start: int, end: int) -> Iterator[bytes]:

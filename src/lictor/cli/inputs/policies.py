@@ -23,6 +23,8 @@ from lictor.core.model.metadata import PolicyRecord
 from lictor.core.raw import JsonObject
 
 _DEFINITION = "CustomResourceDefinition"
+# Fields of a rule that is about images.
+_IMAGES = ("verify_images", "image_extractors")
 # Modes with separate evaluators: they evaluate requests to a service, not resources.
 AUTHORIZING_MODES = ("HTTP", "Envoy")
 
@@ -81,30 +83,43 @@ def mode_of(policy: PolicyRecord) -> str:
     return getattr(evaluation, "mode", "") or "Kubernetes"
 
 
-def load_policy_files(texts: Iterable[SourceText]) -> LoadedPolicies:
+def load_policy_files(
+    texts: Iterable[SourceText], *, with_deprecations: bool = True
+) -> LoadedPolicies:
     """Sort the documents of all files."""
     loaded = _load(texts)
-    errors = [found for found in loaded.problems if _is_fatal(found)]
-    refused = [*errors, *_list_image_faults(loaded)]
-    broken = {_identify(found) for found in refused}
+    by_role: dict[Role, list[Sourced[PolicyRecord]]] = {role: [] for role in Role}
+    for found in loaded.with_role(*Role):
+        by_role[registry().of(found.record).role].append(found)
+    policies = by_role.pop(Role.POLICY)
+    named = [each for each in policies if registry().of(each.record).has_named_rules]
+    refused = [found for found in loaded.problems if _is_fatal(found)]
+    warnings = tuple(str(found) for found in loaded.problems if found not in refused)
+    for each in named:
+        # Looked up by name: rules of other families may have other fields.
+        if any(getattr(rule, field, ()) for rule in each.record.spec.rules for field in _IMAGES):
+            refused += _list_image_faults(each)
+    without_rules = [each for each in named if not each.record.spec.rules]
+    if refused:
+        broken = {_identify(found) for found in refused}
+        policies = [each for each in policies if _identify_policy(each) not in broken]
+    if without_rules:
+        policies = [each for each in policies if each not in without_rules]
     return LoadedPolicies(
-        policies=tuple(
-            each.record
-            for each in loaded.policies
-            if not _lacks_rules(each.record) and _identify_policy(each) not in broken
-        ),
-        deletions=_list_records(loaded, Role.DELETION),
-        exceptions=_list_records(loaded, Role.EXCEPTION),
-        bindings=_list_records(loaded, Role.BINDING),
-        servers=_list_records(loaded, Role.SERVER),
+        policies=tuple(each.record for each in policies),
+        deletions=tuple(each.record for each in by_role[Role.DELETION]),
+        exceptions=tuple(each.record for each in by_role[Role.EXCEPTION]),
+        bindings=tuple(each.record for each in by_role[Role.BINDING]),
+        servers=tuple(each.record for each in by_role[Role.SERVER]),
         unusable=(
-            *_list_broken(refused),
-            *_list_without_rules(loaded),
-            *_list_unsupported(loaded),
+            *(_list_broken(refused) if refused else ()),
+            # Most likely because of a misspelt field: an error.
+            *[_refuse(each, "the policy has no rules") for each in without_rules],
+            *(_list_unsupported(loaded) if loaded.raw else ()),
         ),
-        warnings=tuple(str(found) for found in loaded.problems if found not in errors),
-        deprecations=tuple(dict.fromkeys(_list_deprecations(loaded))),
-        notes=tuple(_list_left_out(loaded)),
+        warnings=warnings,
+        deprecations=tuple(dict.fromkeys(_list_deprecations(loaded))) if with_deprecations else (),
+        notes=tuple(_list_left_out(loaded)) if loaded.resources or loaded.others else (),
         crds=tuple(
             found.record for found in loaded.resources if found.record.get("kind") == _DEFINITION
         ),
@@ -119,19 +134,13 @@ def load_exceptions(texts: Iterable[SourceText]) -> tuple[PolicyRecord, ...]:
             raise LoadError(f"failed to load exceptions ({problem})")
     for policy in loaded.listed:
         raise LoadError(f"policy exception type not supported {policy.record.kind}")
-    return _list_records(loaded, Role.EXCEPTION)
-
-
-def _list_records(loaded: Loaded, role: Role) -> tuple[PolicyRecord, ...]:
-    return tuple(each.record for each in loaded.with_role(role))
-
-
-def _lacks_rules(policy: PolicyRecord) -> bool:
-    return registry().of(policy).has_named_rules and not policy.spec.rules
+    return tuple(each.record for each in loaded.with_role(Role.EXCEPTION))
 
 
 def _load(texts: Iterable[SourceText]) -> Loaded:
     loaded = join_loaded(load_documents(text.content, text.path) for text in texts)
+    if not any(registry().of(each.record).family.names_files for each in loaded.documents):
+        return loaded
     return replace(loaded, documents=tuple(map(_locate_files, loaded.documents)))
 
 
@@ -150,29 +159,18 @@ def _is_fatal(found: Finding) -> bool:
     return found.severity is Severity.ERROR or "verifyImages" in found.path
 
 
-def _list_image_faults(loaded: Loaded) -> Iterator[Finding]:
-    for policy in loaded.policies:
-        if not any(_is_about_images(rule) for rule in _rules_of(policy.record)):
-            continue
-        # Imported here: most policies are not about images.
-        from lictor.lint.policy import find_image_faults
+def _list_image_faults(policy: Sourced[PolicyRecord]) -> Iterator[Finding]:
+    # Imported here: most policies are not about images.
+    from lictor.lint.policy import find_image_faults
 
-        for fault in find_image_faults(policy.body):
-            yield locate_finding(
-                replace(fault, severity=Severity.ERROR),
-                policy.document,
-                policy.prefix,
-                kind=policy.record.kind,
-                name=policy.record.metadata.name,
-            )
-
-
-def _is_about_images(rule: object) -> bool:
-    return bool(getattr(rule, "verify_images", ()) or getattr(rule, "image_extractors", ()))
-
-
-def _rules_of(policy: PolicyRecord) -> tuple[object, ...]:
-    return policy.spec.rules if registry().of(policy).has_named_rules else ()
+    for fault in find_image_faults(policy.body):
+        yield locate_finding(
+            replace(fault, severity=Severity.ERROR),
+            policy.document,
+            policy.prefix,
+            kind=policy.record.kind,
+            name=policy.record.metadata.name,
+        )
 
 
 def _list_broken(errors: Iterable[Finding]) -> list[UnusablePolicy]:
@@ -192,17 +190,9 @@ def _identify_policy(policy: Sourced[PolicyRecord]) -> tuple[str, str, str]:
     return (policy.source, policy.record.kind, policy.record.metadata.name)
 
 
-def _list_without_rules(loaded: Loaded) -> list[UnusablePolicy]:
-    """List policies without rules, most likely because of a misspelt field: an error."""
-    return [
-        UnusablePolicy(
-            policy.record.metadata.name,
-            policy.record.kind,
-            f"{policy.source}:{policy.position()[0]}: the policy has no rules",
-        )
-        for policy in loaded.policies
-        if _lacks_rules(policy.record)
-    ]
+def _refuse(policy: Sourced[PolicyRecord], reason: str) -> UnusablePolicy:
+    record, line = policy.record, policy.position()[0]
+    return UnusablePolicy(record.metadata.name, record.kind, f"{policy.source}:{line}: {reason}")
 
 
 def _list_deprecations(loaded: Loaded) -> Iterator[str]:

@@ -34,9 +34,10 @@ def compile_given(
     given: GivenObjects,
 ) -> tuple[Program, ...]:
     """The programs of all policies about resources."""
+    about_resources = policies.about_resources
     documents = (
-        *policies.about_resources,
-        *_list_own_mutations(policies.about_resources),
+        *about_resources,
+        *_list_own_mutations(about_resources),
         *policies.bindings,
         *policies.servers,
         *exceptions,
@@ -106,13 +107,16 @@ def name_resources(given: GivenObjects) -> "ResourceNames":
 
 def report_guessed_names(
     policies: LoadedPolicies, given: GivenObjects
-) -> Callable[[GroupVersionKind], str]:
-    """The message about a kind whose resource name is a guess; empty if no policy depends on it."""
-    groups = {
-        group for constraints in _list_constraints(policies) for group in _groups(constraints)
-    }
+) -> Callable[[GroupVersionKind], str] | None:
+    """Return the function that reports a kind whose resource name is a guess.
+
+    It returns an empty text if the name is known. None: no policy depends on such a name.
+    """
+    listed = (*policies.policies, *policies.deletions)
+    constraints = [getattr(policy.spec, "match_constraints", None) for policy in listed]
+    groups = {group for each in constraints if each is not None for group in _groups(each)}
     if not groups:
-        return lambda _: ""
+        return None
     names = name_resources(given)
 
     def describe(kind: GroupVersionKind) -> str:
@@ -127,13 +131,6 @@ def report_guessed_names(
         )
 
     return describe
-
-
-def _list_constraints(policies: LoadedPolicies) -> "Iterator[MatchResources]":
-    for policy in (*policies.policies, *policies.deletions):
-        constraints = getattr(policy.spec, "match_constraints", None)
-        if constraints is not None:
-            yield constraints
 
 
 def _groups(constraints: "MatchResources") -> Iterator[str]:
@@ -151,9 +148,9 @@ class GivenModules:
     The settings are those of the environment, as a policy server has them.
     """
 
-    def __init__(self) -> None:
-        self._store: Modules | None = None
-        self._process = 0
+    _store: "Modules | None" = None
+    # The process that opened the store.
+    _process = 0
 
     def load(self, address: str, namespace: str = "") -> "WasmModule":
         # Threads do not survive a fork, and the store needs one to end what loops.

@@ -29,8 +29,10 @@ class GivenValues:
         spec = values if values is not None else ValuesSpec()
         self._spec, self._texts = spec, tuple(settings)
         self._global = dict(spec.global_values)
-        _check_operation(self._global.get(_OPERATION, ""))
-        self._settings, self.ignored_settings = parse_settings(settings)
+        self._settings: dict[str, str] = {}
+        self.ignored_settings: list[str] = []
+        if settings:
+            self._settings, self.ignored_settings = parse_settings(settings)
         self._by_resource: dict[tuple[str, str], dict[str, Json]] = {}
         self._by_rule: dict[tuple[str, str], Mapping[str, Json]] = {}
         self._foreach: dict[tuple[str, str], Mapping[str, Sequence[Json]]] = {}
@@ -42,13 +44,17 @@ class GivenValues:
                 # The first entry of a name is the one that counts.
                 self._by_rule.setdefault((policy.name, rule.name), rule.values)
                 self._foreach.setdefault((policy.name, rule.name), rule.foreach_values)
-        self._namespaces = _read_namespaces(spec)
+        self._namespaces: dict[str, Mapping[str, str]] = {}
         self._namespace_objects = {
             str(found["metadata"].get("name")): found
             for found in spec.namespaces
             if isinstance(found, dict) and isinstance(found.get("metadata"), dict)
         }
-        self._subresources = _read_subresources(spec.subresources)
+        self._subresources: dict[GroupVersionKind, tuple[GroupVersionKind, str]] = {}
+        if values is not None:
+            _check_operation(self._global.get(_OPERATION, ""))
+            self._namespaces = _read_namespaces(spec)
+            self._subresources = _read_subresources(spec.subresources)
 
     @property
     def operation(self) -> Operation:
@@ -75,6 +81,8 @@ class GivenValues:
 
         Both hold everywhere in the rule; a list with too few values begins anew.
         """
+        if not self._by_rule:
+            return _NOTHING
         key = self._find_rule(policy, rule)
         listed = self._foreach.get(key)
         if not listed:
@@ -176,7 +184,7 @@ class RequestFactory(msgspec.Struct, frozen=True):
         return self._adapt if self.values.change_requests else None
 
     def _adapt(self, policy: PolicyRef, request: Request) -> Request:
-        if not registry().of_result(policy).has_named_rules:
+        if not registry().of(policy).has_named_rules:
             return self._change_operation(request)
         variables = self.values.of_resource(policy.name, _metadata(request.resource, "name"))
         if not variables:

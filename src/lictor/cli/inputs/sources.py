@@ -175,6 +175,8 @@ def read_policies(paths: Iterable[str], source: PolicySource | None = None) -> I
     for given in paths:
         if given == STDIN:
             yield read_stdin()
+        elif "://" not in given and os.path.isfile(given):
+            yield read_file(given)
         elif is_repository_url(given, branch=access.branch):
             yield from map(read_file, list_repository_files(given, access))
         elif is_url(given):
@@ -187,7 +189,7 @@ def read_policies(paths: Iterable[str], source: PolicySource | None = None) -> I
 def locate_resources(paths: Iterable[str]) -> Iterator[str]:
     """The files, URLs and stdin that resource paths name; nothing is read yet."""
     for given in paths:
-        if given == STDIN or is_url(given):
+        if given == STDIN or is_url(given) or os.path.isfile(given):
             yield given
             continue
         for path in expand_glob(given):

@@ -57,7 +57,7 @@ class BackgroundReports:
             task.add_done_callback(self._tasks.discard)
 
     def _is_background(self, policy: PolicyRef) -> bool:
-        if registry().of_result(policy).phases == (Phase.GENERATE,):
+        if registry().of(policy).phases == (Phase.GENERATE,):
             return False
         wanted = (p for p in self._store.policies if p.key == policy.key)
         return any(p.background for p in wanted if p.resource.kind == policy.kind)

@@ -34,8 +34,8 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
     # Permitted destinations of HTTP calls from expressions.
     http_limits: HttpLimits = HttpLimits()
     watch_rule: WatchRule = watch_nothing
-    # Cache of image verifications; outlives one compilation if the caller keeps it.
-    image_outcomes: OutcomeCache = msgspec.field(default_factory=OutcomeCache)
+    # Cache of image verifications that outlives one compilation; None: one for these programs.
+    kept_outcomes: OutcomeCache | None = None
     # Checks are compiled on first use: for when most of them are never used.
     is_lazy: bool = False
     # JMESPath already compiled with the same lookups, if the caller keeps it.
@@ -44,6 +44,8 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
     modules: Modules = msgspec.field(default_factory=NoModules)
     # The release whose CEL admission policies use; None: the newest.
     kubernetes_version: tuple[int, int] | None = None
+    # Documents by their type; see `select`.
+    _selected: dict[type, tuple[PolicyRecord, ...]] = msgspec.field(default_factory=dict)
 
     @cached_property
     def expressions(self) -> Expressions:
@@ -51,8 +53,9 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
         return Expressions(self.lookups.now, self.queries)
 
     @cached_property
-    def _selected(self) -> dict[type, tuple[PolicyRecord, ...]]:
-        return {}
+    def image_outcomes(self) -> OutcomeCache:
+        """Cache of image verifications."""
+        return self.kept_outcomes or OutcomeCache()
 
     def select(self, record: type[Record]) -> tuple[Record, ...]:
         """The documents of one type."""

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from lictor.core.compile.selection import select_all
 from lictor.core.errors import CompileError, DeadlineError, LictorError, SlowRequestError
-from lictor.core.evaluate.cel.context import CelContext
 from lictor.core.model.program import (
     Bounds,
     Case,
@@ -19,6 +18,9 @@ from lictor.core.model.program import (
     Select,
 )
 from lictor.core.model.result import Action, Result
+
+if TYPE_CHECKING:
+    from lictor.core.evaluate.cel.context import CelContext
 
 
 def make_rule(
@@ -46,7 +48,7 @@ def bind_rule(rule: CompiledRule, bounds: Bounds) -> CompiledRule:
     return replace(rule, bounds=bounds)
 
 
-def put_off(build: Callable[[], Check], around: CelContext) -> Callable[[], Check]:
+def put_off(build: Callable[[], Check], around: "CelContext") -> Callable[[], Check]:
     """The same builder, or one that defers the work if most checks are never used."""
     return (lambda: build_when_used(build)) if around.is_lazy else build
 

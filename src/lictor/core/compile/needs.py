@@ -34,7 +34,7 @@ def find_rule_needs(rule: msgspec.Struct) -> Needs:
 
     Given the spec of a policy, returns the needs of all of its rules.
     """
-    text = _write(rule)
+    text = msgspec.json.encode(rule).decode()
     looks_up = '"context":' in text and any(map(_looks_up, _list_entries(orjson.loads(text))))
     if not looks_up and '"cel":' in text:
         looks_up = _LOOKUP_TEXT.search(text) is not None
@@ -43,7 +43,7 @@ def find_rule_needs(rule: msgspec.Struct) -> Needs:
 
 def find_policy_needs(spec: msgspec.Struct) -> Needs:
     """The needs of every rule of a CEL policy."""
-    text = _write(spec)
+    text = msgspec.json.encode(spec).decode()
     return _combine(looks_up=_LOOKUP_TEXT.search(text) is not None, text=text)
 
 
@@ -61,10 +61,6 @@ def _combine(*, looks_up: bool, text: str) -> Needs:
     lowered = text.lower()
     may_ask = "image" in lowered or "verifyattest" in lowered or '"manifests":' in lowered
     return needs | Needs.IMAGES if may_ask and _IMAGES_TEXT.search(text) else needs
-
-
-def _write(record: msgspec.Struct) -> str:
-    return msgspec.json.encode(record).decode()
 
 
 def _list_entries(node: Json) -> Iterator[Json]:

@@ -1,10 +1,10 @@
 """Which requests Kyverno's CEL policies match, and the action on failure."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lictor.core.evaluate.cel.context import CelContext
 from lictor.core.lang.watch import watch_nothing
 from lictor.core.match.combine import remember, requested_within
 from lictor.core.match.constraints import compile_constraints, find_labelled_namespaces
@@ -13,9 +13,12 @@ from lictor.core.model.program import Bounds, Matcher, Select
 from lictor.core.model.request import GroupVersionKind, Operation, Request
 from lictor.core.model.result import Action, PolicyRef
 
+if TYPE_CHECKING:
+    from lictor.core.evaluate.cel.context import CelContext
+
 
 def select_constrained(
-    constraints: MatchResources | None, ref: PolicyRef, around: CelContext
+    constraints: MatchResources | None, ref: PolicyRef, around: "CelContext"
 ) -> Select:
     """The requests that the constraints match; without constraints, none."""
     if constraints is None:
@@ -45,7 +48,7 @@ def _without_wildcards(constraints: MatchResources) -> MatchResources:
 
 
 def bound_constrained(
-    constraints: MatchResources | None, ref: PolicyRef, around: CelContext
+    constraints: MatchResources | None, ref: PolicyRef, around: "CelContext"
 ) -> Bounds:
     """Bounds outside of which `select_constrained` matches nothing."""
     if around.watch_rule is not watch_nothing or constraints is None:

@@ -33,6 +33,8 @@ Enter: TypeAlias = Callable[[Scope], Scope]
 def compile_context(entries: Sequence[model.ContextEntry], setting: RuleContext) -> Enter | None:
     """Compile the context entries of a rule; None if there are none."""
     given = dict(setting.lookups.rule_values(setting.policy.name, setting.rule))
+    if not entries and not given:
+        return None
     return _compile(entries, setting, given)
 
 

@@ -151,11 +151,12 @@ class Expressions:
         self._now = now
         self._queries: dict[str, Fill] = {} if queries is None else queries
         self._long_queries: dict[str, Fill] = {}
-        self._folding = FoldingBudget()
+        # Created for the first expression: most policies have none.
+        self._folding: FoldingBudget | None = None
 
     def begin_policy(self) -> None:
         """Start another policy, with its own budget."""
-        self._folding = FoldingBudget()
+        self._folding = None
 
     def query(self, text: str) -> Fill:
         """A bare JMESPath expression. A syntax error is raised on use, not here.
@@ -204,6 +205,8 @@ class Expressions:
     def _compile(self, text: str) -> Fill:
         if not text:
             return _failing("invalid query (nil)")
+        if self._folding is None:
+            self._folding = FoldingBudget()
         try:
             query = compile_query(text, now=self._now, folding=self._folding)
             check_growth(text)

@@ -164,7 +164,7 @@ class Message(msgspec.Struct, frozen=True):
 
 def compile_message(text: str, setting: RuleContext) -> Message:
     """Compile a rule's message."""
-    return Message(setting.rule, text, setting.expressions.template(text))
+    return Message(setting.rule, text, setting.expressions.document(text))
 
 
 def _filled(document: CompiledDocument, case: Case) -> str | None:

@@ -71,9 +71,10 @@ PARTS = {
 }
 
 
-def load_families() -> "list[Family]":
-    """The built-in families, in the order in which policies are evaluated."""
-    return [import_module(module).FAMILY for module in FAMILIES.values()]
+def load_family(group: str) -> "Family":
+    """The built-in family with the kinds of an API group."""
+    family: Family = import_module(FAMILIES[group]).FAMILY
+    return family
 
 
 @cache

@@ -259,6 +259,8 @@ class Family:
 
     # Unique among all families.
     name: str
+    # Whether records may name files; then `locate_files` resolves them.
+    names_files = False
 
     def list_kinds(self) -> tuple[PolicyKind, ...]:
         """The kinds of the family."""

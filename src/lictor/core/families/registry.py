@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from lictor.core.errors import LoadError
-from lictor.core.families.built_in import load_families
+from lictor.core.families.built_in import FAMILIES, load_family
 from lictor.core.families.family import Family, PolicyKind, Role
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.result import PolicyRef
@@ -19,12 +19,10 @@ class Registry:
     """The kinds of all families, in the order in which their policies are evaluated."""
 
     def __init__(self) -> None:
-        self._built_in: dict[tuple[str, str], PolicyKind] = {}
+        # Built-in kinds by their group; a family is imported when one of its kinds is needed.
+        self._built_in: dict[str, dict[str, PolicyKind]] = {}
         self._all: dict[tuple[str, str], PolicyKind] | None = None
         self._registered: list[PolicyKind] = []
-        self._families: list[Family] = []
-        for family in load_families():
-            _add(self._built_in, family.list_kinds(), family.name)
 
     @property
     def kinds(self) -> tuple[PolicyKind, ...]:
@@ -43,7 +41,10 @@ class Registry:
     def find(self, group: str, kind: str) -> PolicyKind | None:
         """The declaration of a kind; None where it is no kind of policy."""
         # Most documents are of built-in kinds: other families are searched after those.
-        return self._built_in.get((group, kind)) or self._load().get((group, kind))
+        own = self._built_in.get(group)
+        if own is None:
+            own = self._load_built_in(group)
+        return own.get(kind) or self._load().get((group, kind))
 
     def get(self, group: str, kind: str) -> PolicyKind:
         """The declaration of a kind; LoadError where it is no kind of policy."""
@@ -52,23 +53,16 @@ class Registry:
             raise LoadError(f"{kind} of {group or 'the core group'} is no kind of policy")
         return found
 
-    def of(self, record: PolicyRecord) -> PolicyKind:
-        """The declaration of the kind that a record is of."""
-        return self.get(record.api_version.rpartition("/")[0], record.kind)
-
-    def of_result(self, policy: PolicyRef) -> PolicyKind:
-        """The declaration of the kind of a policy that results speak of."""
+    def of(self, policy: PolicyRecord | PolicyRef) -> PolicyKind:
+        """The declaration of the kind of a policy, by its record or its reference in results."""
         return self.get(policy.api_version.rpartition("/")[0], policy.kind)
 
-    def order(self, record: PolicyRecord) -> int:
+    def order(self, kind: PolicyKind) -> int:
         """A number to sort policies by: one family is evaluated before the next."""
-        family = self.of(record).family
-        if not self._families:
-            # Built-in families come first: to sort those, no others need be looked for.
-            self._families = list(dict.fromkeys(each.family for each in self._built_in.values()))
-        if family not in self._families:
-            self._families = list(dict.fromkeys(each.family for each in self.kinds))
-        return self._families.index(family)
+        # Built-in families come first: to sort those, no others need be looked for.
+        if self._built_in.get(kind.group, {}).get(kind.kind) is kind:
+            return list(FAMILIES).index(kind.group)
+        return len(FAMILIES) + self.families.index(kind.family)
 
     def register(self, *kinds: PolicyKind) -> None:
         """Add kinds for as long as the process lives; packages use entry points instead."""
@@ -76,9 +70,15 @@ class Registry:
         self._all = None
         self._load()
 
+    def _load_built_in(self, group: str) -> dict[str, PolicyKind]:
+        kinds = load_family(group).list_kinds() if group in FAMILIES else ()
+        # Another thread may have loaded them meanwhile: each kind has one declaration.
+        return self._built_in.setdefault(group, {each.kind: each for each in kinds})
+
     def _load(self) -> dict[tuple[str, str], PolicyKind]:
         if self._all is None:
-            found = dict(self._built_in)
+            built_in = [self._load_built_in(group).values() for group in FAMILIES]
+            found = {kind.key: kind for kinds in built_in for kind in kinds}
             for name, kinds in _load_outside():
                 _add(found, kinds, name)
             _add(found, self._registered, "register")

@@ -179,6 +179,8 @@ ResolveAt = Callable[[str, tuple[str, ...]], Fill]
 
 def compile_document(document: Json, resolve: ResolveAt) -> CompiledDocument:
     """Compile every key and string of `document`."""
+    if not _has_braces(document, 0):
+        return CompiledDocument(lambda _: document, is_constant=True, constant=document)
     fill = _compile(document, resolve, ())
     if fill is None:
         constant = _unescape_all(document)
@@ -187,6 +189,17 @@ def compile_document(document: Json, resolve: ResolveAt) -> CompiledDocument:
         return CompiledDocument(fill, is_constant=False)
     # The same large value may occur at many places of the document.
     return CompiledDocument(lambda scope: check_written(fill(scope)), is_constant=False)
+
+
+def _has_braces(node: Json, depth: int) -> bool:
+    """Whether a text in the document may have variables, or escaped braces."""
+    if depth > _MAX_DEPTH:
+        raise CompileError(f"nested more than {_MAX_DEPTH} deep")
+    if isinstance(node, str):
+        return "{{" in node
+    if isinstance(node, dict):
+        return any("{{" in key or _has_braces(value, depth + 1) for key, value in node.items())
+    return isinstance(node, list) and any(_has_braces(item, depth + 1) for item in node)
 
 
 def _compile(node: Json, resolve: ResolveAt, path: tuple[str, ...]) -> Fill | None:

@@ -182,9 +182,7 @@ def _reader(kind: Any) -> _Reader:
 _SCALARS: dict[Any, str] = {str: "a string", bool: "a boolean", int: "an integer"}
 
 
-def _find_name(key: str, names: Mapping[str, _Reader], walk: _Walk) -> str | None:
-    if key in names:
-        return key
+def _find_lenient(key: str, names: Mapping[str, _Reader], walk: _Walk) -> str | None:
     if walk.lenient:
         return next((name for name in names if name.lower() == key.lower()), None)
     return None
@@ -205,7 +203,7 @@ def _struct_reader(record: type[msgspec.Struct]) -> _Reader:
         made: JsonObject = {}
         absent = walk.absent.get(record, nothing)
         for key, entry in value.items():
-            name = _find_name(key, names, walk)
+            name = key if key in names else _find_lenient(key, names, walk)
             if name is None or name in absent:
                 known = [n for n in names if n not in absent]
                 message = f'unknown field "{key}"'

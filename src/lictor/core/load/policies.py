@@ -5,6 +5,7 @@ A broken document becomes a problem; the others in the same file are loaded anyw
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 import msgspec
@@ -85,9 +86,13 @@ class Loaded(msgspec.Struct, frozen=True):
 
     def with_role(self, *roles: Role) -> tuple[Sourced[PolicyRecord], ...]:
         """The documents with one of these roles, in the order of their families."""
-        order = registry().order
-        found = [each for each in self.documents if registry().of(each.record).role in roles]
-        return tuple(sorted(found, key=lambda each: order(each.record)))
+        known = registry()
+        found = [
+            (known.order(kind), each)
+            for each in self.documents
+            if (kind := known.of(each.record)).role in roles
+        ]
+        return tuple(each for _, each in sorted(found, key=itemgetter(0)))
 
     @property
     def unsupported(self) -> tuple[Sourced[RawPolicy], ...]:
@@ -102,6 +107,8 @@ class Loaded(msgspec.Struct, frozen=True):
 def join_loaded(parts: Iterable[Loaded]) -> Loaded:
     """Join the content of several files, in their order."""
     listed = tuple(parts)
+    if len(listed) == 1:
+        return listed[0]
     names = Loaded.__struct_fields__
     return Loaded(
         **{name: tuple(chain.from_iterable(getattr(p, name) for p in listed)) for name in names}
@@ -142,24 +149,19 @@ def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _read_head(body: JsonObject, document: Document, prefix: FieldPath) -> _Piece:
-    metadata = body.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else ""
-    group, _, version = _text(body.get("apiVersion")).rpartition("/")
-    return _Piece(document, prefix, body, group, version, _text(body.get("kind")), _text(name))
-
-
 def _pieces(body: Json, document: Document, prefix: FieldPath = ()) -> Iterator[_Piece | Finding]:
     if not isinstance(body, dict):
         yield Finding(prefix, f"expected a Kubernetes object, found {describe(body)}")
         return
-    piece = _read_head(body, document, prefix)
     items = body.get("items")
-    if is_list(body) and isinstance(items, list):
+    if isinstance(items, list) and is_list(body):
         for index, item in enumerate(items):
             yield from _pieces(item, document, (*prefix, "items", index))
-    else:
-        yield piece
+        return
+    metadata = body.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else ""
+    group, _, version = _text(body.get("apiVersion")).rpartition("/")
+    yield _Piece(document, prefix, body, group, version, _text(body.get("kind")), _text(name))
 
 
 def is_list(body: JsonObject) -> bool:
@@ -236,17 +238,19 @@ class _Sorter:
             faults.append(Finding(("metadata",), 'required field "name" is missing'))
             made = None
         self.problems.extend(piece.locate(fault) for fault in faults)
-        if made is not None and not self._has_duplicates(piece):
-            self._shelve("documents", piece, made)
+        if made is not None:
+            if piece.document.duplicates:
+                self._refuse_duplicates(piece)
+            else:
+                self._shelve("documents", piece, made)
 
-    def _has_duplicates(self, piece: _Piece) -> bool:
+    def _refuse_duplicates(self, piece: _Piece) -> None:
         for key, line, column in piece.document.duplicates:
             message = f'key "{key}" stands twice in one object'
             at = Location(piece.document.source, line, column)
             self.problems.append(
                 Finding((), message, location=at, kind=piece.kind, name=piece.name)
             )
-        return bool(piece.document.duplicates)
 
 
 def load_documents(data: str | bytes, source: str) -> Loaded:

@@ -40,6 +40,8 @@ _CONTENT = re.compile(
 )
 # What precedes JSON; a tab there is invalid YAML.
 _BEFORE_JSON = re.compile(r"(?:---[ \t]*\n)?[ \n]*(?=[\[{])")
+# The first character of such a text.
+_JSON_STARTS: Final = frozenset("{[-")
 # What JSON allows and YAML reads differently: characters, escapes, and a colon on another line than
 # its key.
 _ODD_CHARACTER = re.compile("[\x80-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -171,7 +173,8 @@ def _read_chunk(chunk: _Chunk) -> Document | None:
     content = _CONTENT.search(chunk.text)
     if content is None:
         return None
-    document = _read_json(chunk) or _read_yaml(chunk)
+    may_be_json = content[1] is None or content[1] in _JSON_STARTS
+    document = (_read_json(chunk) if may_be_json else None) or _read_yaml(chunk)
     is_plain = content[1] is not None and content[1] not in BLANK
     if document is not None and not is_plain and _holds_only_comments(chunk.text):
         raise YamlFault(
@@ -200,6 +203,26 @@ def _read_json(chunk: _Chunk) -> Document | None:
     except orjson.JSONDecodeError:
         return None
     return Document(_settle(body, body_text), chunk, chunk.line + text.count("\n", 0, begin.end()))
+
+
+def _read_plain_json(text: str, source: str) -> Document | None:
+    """The document of a file that is one JSON object, with the same value in JSON and YAML.
+
+    None for any other file; it is read twice, and compared.
+    """
+    begin = _BEFORE_JSON.match(text)
+    if begin is None or _is_unlike_yaml(text) or "\n---" in text or _ODD_NUMBER.search(text):
+        return None
+    try:
+        body = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    if text.count("{") + text.count("[") > MAX_DEPTH:
+        try:
+            check_depth(body)
+        except YamlFault:
+            return None
+    return Document(body, _Chunk(text, source, 1), 1 + text.count("\n", 0, begin.end()))
 
 
 def _is_unlike_yaml(text: str) -> bool:
@@ -256,7 +279,11 @@ def read_documents(data: str | bytes, source: str) -> Iterator[Document | LoadEr
         yield error
         return
     if text[:_PEEKED].lstrip(BLANK).startswith("{"):
-        yield from read_json_stream(text, source, read_parts)
+        document = _read_plain_json(text, source)
+        if document is not None:
+            yield document
+        else:
+            yield from read_json_stream(text, source, read_parts)
     else:
         yield from read_parts(text, source)
 

@@ -18,7 +18,9 @@ def find_bounds(match: Match, home: str = "") -> Bounds:
 
     Exclusions do not count: they only narrow what the rule matches.
     """
-    if match.any:
+    if len(match.any) == 1:
+        found = _bound_by(match.any[0].resources)
+    elif match.any:
         found = _join([_bound_by(each.resources) for each in match.any])
     elif match.all:
         found = _narrow([each.resources for each in match.all])
@@ -42,18 +44,14 @@ def _bound_by(wanted: ResourceDescription) -> Bounds:
 
 @lru_cache(maxsize=1024)
 def _list_kinds(kinds: tuple[str, ...]) -> frozenset[str] | None:
-    return _read_literals([parse_kind_selector(kind).kind for kind in kinds])
-
-
-def _read_literals(texts: Sequence[str]) -> frozenset[str] | None:
-    """None if there are none, or if one is a wildcard, which may match any text."""
-    return _share_literals(tuple(texts)) if texts else None
+    return _read_literals(tuple([parse_kind_selector(kind).kind for kind in kinds]))
 
 
 # The rules of a policy, and those generated from them, mostly have equal bounds.
 @lru_cache(maxsize=1024)
-def _share_literals(texts: tuple[str, ...]) -> frozenset[str] | None:
-    return None if any(map(has_wildcard, texts)) else frozenset(texts)
+def _read_literals(texts: tuple[str, ...]) -> frozenset[str] | None:
+    """None if there are none, or if one is a wildcard, which may match any text."""
+    return None if not texts or any(map(has_wildcard, texts)) else frozenset(texts)
 
 
 def _join(parts: Sequence[Bounds]) -> Bounds:

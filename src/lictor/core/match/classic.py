@@ -1,6 +1,6 @@
 """Matches requests against classic rules, exceptions and cleanup policies."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from lictor.core.match.combine import (
     settle_all,
     some,
 )
-from lictor.core.match.resources import FilterOptions, compile_callers, is_blank, resource_clauses
+from lictor.core.match.resources import FilterOptions, compile_callers, resource_clauses
 from lictor.core.model.matching import Match, ResourceDescription, ResourceFilter
 from lictor.core.model.program import Matcher, Select
 from lictor.core.model.request import GroupVersionKind, Operation
@@ -63,11 +63,9 @@ def compile_match(match: Match, exclude: Match | None, *, watch: Watch = unwatch
     `exclude` returns True if the request is excluded.
     """
     wanted = _compile_filters(match, MATCH, "match", watch)
-    unwanted = (
-        settle_all(never)
-        if exclude is None
-        else _compile_filters(exclude, EXCLUDE, "exclude", watch)
-    )
+    if exclude is None:
+        return _select(wanted)
+    unwanted = _compile_filters(exclude, EXCLUDE, "exclude", watch)
     return _select(lambda requests: every((wanted(requests), negate(unwanted(requests)))))
 
 
@@ -128,47 +126,44 @@ def _select(clause: Clause) -> Select:
 
 
 def _compile_filters(match: Match, options: FilterOptions, where: str, watch: Watch) -> Clause:
-    if match.any:
-        parts = _compile_each(match.any, options, f"{where}.any", watch)
-        return lambda requests: watch(where, some(part(requests) for part in parts))
-    if match.all:
-        parts = _compile_each(match.all, options, f"{where}.all", watch)
-        return lambda requests: watch(where, every(part(requests) for part in parts))
+    name, filters, join = ("any", match.any, some) if match.any else ("all", match.all, every)
+    if filters:
+        parts = [
+            _compile_one(each, options, f"{where}.{name}[{index}]", watch)
+            for index, each in enumerate(filters)
+        ]
+        if len(parts) == 1 and watch is unwatched:
+            return parts[0]
+        return lambda requests: watch(where, join(part(requests) for part in parts))
     if options.without_filters is not None:
         return settle_all(watch(where, options.without_filters))
     alone = ResourceFilter(match.resources, match.subjects, match.roles, match.cluster_roles)
     return _compile_one(alone, options, where, watch)
 
 
-def _compile_each(
-    filters: Iterable[ResourceFilter], options: FilterOptions, where: str, watch: Watch
-) -> list[Clause]:
-    return [
-        _compile_one(each, options, f"{where}[{index}]", watch)
-        for index, each in enumerate(filters)
-    ]
-
-
 def _compile_one(
     wanted: ResourceFilter, options: FilterOptions, where: str, watch: Watch
 ) -> Clause:
-    blank = is_blank(wanted.resources)
+    blank = wanted.resources == ResourceDescription()
     clauses = [
         (f"{where}.resources.{name}", clause)
         for name, clause in resource_clauses(wanted.resources, options)
     ]
     # If the caller is unknown, a filter with only clauses about callers counts as empty.
     unknown = not blank if options.forgives_unknown_caller else None
-    clauses += [
-        (f"{where}.{name}", settle_all(matcher))
-        for name, matcher in compile_callers(wanted, unknown=unknown)
-    ]
+    if wanted.roles or wanted.cluster_roles or wanted.subjects:
+        clauses += [
+            (f"{where}.{name}", settle_all(matcher))
+            for name, matcher in compile_callers(wanted, unknown=unknown)
+        ]
     if blank and not clauses:
         # An empty filter matches nothing: otherwise it would match, or exclude, everything without
         # the author having written that.
         return settle_all(watch(where, never))
 
     def settle(requests: RequestClass) -> Matcher:
+        if watch is unwatched:
+            return every([clause(requests) for _, clause in clauses])
         return watch(where, every([watch(path, clause(requests)) for path, clause in clauses]))
 
     return settle

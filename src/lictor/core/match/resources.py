@@ -11,7 +11,7 @@ from lictor.core.errors import LookupFailedError
 from lictor.core.lang.kind_selector import compile_kind_selector, parse_kind_selector
 from lictor.core.lang.label_selector import compile_entry
 from lictor.core.lang.wildcard import has_wildcard
-from lictor.core.match.combine import Clause, RequestClass, always, settle_all, settled
+from lictor.core.match.combine import Clause, RequestClass, always, never, settle_all, settled
 from lictor.core.match.metadata import (
     clean_map,
     compile_any_wildcard,
@@ -121,11 +121,6 @@ def resource_clauses(
         yield "selector", settle_all(lambda request: fits(read_map(request.resource, "labels")))
 
 
-def is_blank(wanted: ResourceDescription) -> bool:
-    """Whether the filter has no clauses."""
-    return wanted == ResourceDescription()
-
-
 def _match_operations(wanted: ResourceDescription) -> Clause:
     operations = wanted.operations
     return lambda requests: settled(answer=requests.operation in operations)
@@ -148,7 +143,7 @@ def _match_kinds(kinds: tuple[str, ...], options: FilterOptions) -> Clause:
         if options.ephemeral_containers and subresource == "ephemeralcontainers" and kind == _POD:
             asked = wide_tests
         fits = any(test(kind.group, kind.version, kind.kind, subresource) for test in asked)
-        return settled(answer=fits)
+        return always if fits else never
 
     return settle
 

@@ -135,13 +135,16 @@ class Plan:
         self.weight = len(parts) // _PARTS_PER_RULE
         # An unbounded part is always included.
         self._always: list[_Part] = []
-        axes = {name: _Axis(name, read) for name, read in _READERS.items()}
+        axes: dict[str, _Axis] = {}
         for part in parts:
             found = _find_axis(part, is_namespace=requests.kind.kind == "Namespace")
             if found is None:
                 self._always.append(part)
-            else:
-                axes[found[0]].add(part, found[1])
+                continue
+            name, texts = found
+            if name not in axes:
+                axes[name] = _Axis(name, _READERS[name])
+            axes[name].add(part, texts)
         self._axes = tuple(axis for axis in axes.values() if axis.by_text)
         self._choices: dict[tuple[str | None, ...], Choice] = {}
 
@@ -204,7 +207,8 @@ class Plan:
     def _make_choice(self, key: tuple[str | None, ...]) -> Choice:
         if len(self._choices) >= _MAX_CHOICES:
             self._choices.clear()
-        made = self._choices[key] = self._open_all(self._find_parts(key))
+        parts = self._find_parts(key) if key else self._always
+        made = self._choices[key] = self._open_all(parts)
         return made
 
     def _find_parts(self, key: tuple[str | None, ...]) -> list[_Part]:

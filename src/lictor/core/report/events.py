@@ -228,7 +228,7 @@ def _describe_exceptions(
 
 
 def _refer_to_exception(exception: ExceptionRef, policy: PolicyRef) -> ObjectReference:
-    family = registry().of_result(policy).family
+    family = registry().of(policy).family
     kind = next(each for each in registry().with_role(Role.EXCEPTION) if each.family == family)
     version = f"{kind.group}/{kind.preferred_version}"
     return ObjectReference(version, kind.kind, exception.name, exception.namespace)

@@ -51,7 +51,7 @@ def build_exception(
 
     The namespace of the subject is `*` for what is in no namespace.
     """
-    kind = registry().of_result(policy)
+    kind = registry().of(policy)
     if kind.has_named_rules:
         return _build_exception(policy, rule, subject, ttl, properties)
     # From Kubernetes' own policies there are no exceptions.

@@ -75,16 +75,15 @@ def count_statuses(statuses: Iterable[Status]) -> Counts:
 
 def count_verdicts(verdicts: Iterable[Verdict], *, audit_warn: bool = False) -> Counts:
     """Count the results of all rules, for the exit code of `apply`."""
-    return count_statuses(
-        [
-            # Only of failures something else may be reported: most results are none.
-            result.status
-            if result.status is not _FAIL
-            else reported_status(result, audit_warn=audit_warn)
-            for verdict in verdicts
-            for result in verdict.results
-        ]
-    )
+    statuses = [
+        # Only of failures something else may be reported: most results are none.
+        result.status
+        if result.status is not _FAIL
+        else reported_status(result, audit_warn=audit_warn)
+        for verdict in verdicts
+        for result in verdict.results
+    ]
+    return count_statuses(statuses)
 
 
 def render_counts(counts: Counts) -> str:

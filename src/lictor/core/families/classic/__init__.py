@@ -133,8 +133,9 @@ class ClassicFamily(Family):
 
     def compile(self, record: PolicyRecord, context: "CompileContext") -> "Program":
         from lictor.core.families.classic.compiler import compile_policy
+        from lictor.core.model.policy import Policy
 
-        return compile_policy(_as_policy(record), context)
+        return compile_policy(expect_record(record, Policy), context)
 
     def compile_failing(
         self, record: PolicyRecord, error: "LictorError", context: "CompileContext"

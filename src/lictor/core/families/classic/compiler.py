@@ -1,7 +1,7 @@
 """Kyverno's classic policies: ClusterPolicy and Policy become programs."""
 
 from collections.abc import Callable, Iterator
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import msgspec
 
@@ -20,8 +20,8 @@ from lictor.core.families.classic.actions import (
     compile_override,
 )
 from lictor.core.families.classic.autogen import expand_rules
-from lictor.core.families.registry import refer
-from lictor.core.lang.watch import Watch, watch_nothing
+from lictor.core.families.registry import registry
+from lictor.core.lang.watch import Watch, unwatched, watch_nothing
 from lictor.core.match.bounds import find_bounds
 from lictor.core.match.classic import (
     compile_match,
@@ -33,7 +33,7 @@ from lictor.core.match.classic import (
 from lictor.core.match.combine import DeferredSelect, but_deletions, remember, within
 from lictor.core.model.exception import PolicyException
 from lictor.core.model.matching import Match
-from lictor.core.model.policy import Policy, Rule
+from lictor.core.model.policy import Generate, Mutate, Policy, Rule, Validate
 from lictor.core.model.program import (
     Bounds,
     Check,
@@ -65,7 +65,7 @@ def _build_program(
     context: CompileContext,
     compile_rule: "Callable[[_RuleCompiler], Iterator[CompiledRule]]",
 ) -> Program:
-    ref = refer(policy)
+    ref = registry().of(policy).refer(policy)
     # Most policies need nothing, which one look shows for all their rules.
     has_needs = find_rule_needs(policy.spec) is not Needs.NOTHING
     rules = tuple(
@@ -102,7 +102,10 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             return
         needs = find_rule_needs(self.rule) if self.has_needs else Needs.NOTHING
         for phase, kind, build in self._bodies():
-            check = self._check(kind, build)
+            if self.context.is_lazy:
+                check = defer_check(_RuleCompiler._compile_later, self, kind, build)
+            else:
+                check = self._compile_check(kind, build)
             chosen = select
             if phase is Phase.GENERATE and not names_deletion(self.rule.match):
                 chosen = but_deletions(select)
@@ -161,11 +164,6 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             # Its body may be misspelt: it must not look like a rule that has nothing to object to.
             yield Phase.VALIDATE, RuleType.VALIDATION, _RuleCompiler._miss_body
 
-    def _check(self, kind: RuleType, build: "_Build") -> Check:
-        if self.context.is_lazy:
-            return defer_check(_RuleCompiler._compile_later, self, kind, build)
-        return self._compile_check(kind, build)
-
     def _compile_later(self, kind: RuleType, build: "_Build") -> Check:
         self.context.expressions.begin_policy()
         return self._compile_check(kind, build)
@@ -176,7 +174,8 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             check = guard(build(self, setting), self._guard(setting), setting)
             if kind is RuleType.VALIDATION:
                 check = self._relax(check, setting)
-            check = self._guard_conditions(check)
+            if self.policy.spec.webhook_configuration is not None:
+                check = self._guard_conditions(check)
         except (DeadlineError, SlowRequestError):
             # The deadline of the caller has passed; that is no fault of the rule.
             raise
@@ -207,25 +206,26 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
     def _guard(self, setting: RuleContext) -> RuleGuard:
         rule = self.rule
+        validates_pods = rule.validate is not None and rule.validate.pod_security is not None
         return RuleGuard(
             enter=compile_context(rule.context, setting),
-            asks=compile_conditions(
+            asks=None
+            if rule.preconditions is None
+            else compile_conditions(
                 rule.preconditions,
                 setting.expressions,
                 watch=setting.watch,
                 where="preconditions",
             ),
             # Exceptions from single controls of a Pod Security Standard are the check's own affair.
-            exempt=None if self._validates_pods() else self._exempt(setting),
+            exempt=None if validates_pods else self._exempt(setting),
         )
-
-    def _validates_pods(self) -> bool:
-        return self.rule.validate is not None and self.rule.validate.pod_security is not None
 
     def _exempt(self, setting: RuleContext) -> Exempt | None:
-        return compile_exceptions(
-            self.context.select(PolicyException), self.ref.key, self.rule.name, setting.expressions
-        )
+        exceptions = self.context.select(PolicyException)
+        if not exceptions:
+            return None
+        return compile_exceptions(exceptions, self.ref.key, self.rule.name, setting.expressions)
 
     def _relax(self, check: Check, setting: RuleContext) -> Check:
         validate = self.rule.validate
@@ -249,12 +249,12 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
     def _mutate(self, setting: RuleContext) -> Check:
         from lictor.core.evaluate.mutate import compile_mutate
 
-        return compile_mutate(_given(self.rule.mutate), setting)
+        return compile_mutate(self.rule.mutate or Mutate(), setting)
 
     def _generate(self, setting: RuleContext) -> Check:
         from lictor.core.evaluate.generate import compile_generate
 
-        return compile_generate(_given(self.rule.generate), setting)
+        return compile_generate(self.rule.generate or Generate(), setting)
 
     def _miss_body(self, _: RuleContext) -> Check:
         raise CompileError("expected validate, mutate, generate or verifyImages, found none")
@@ -263,7 +263,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         return lambda case: (setting.result(case, RuleOutcome(Status.PASS)),)
 
     def _validate(self, setting: RuleContext) -> Check:
-        validate = _given(self.rule.validate)
+        validate = self.rule.validate or Validate()
         if validate.assert_ is not None:
             names = tuple(entry.name for entry in self.rule.context)
             from lictor.core.evaluate.assertions import compile_assert
@@ -325,7 +325,8 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
     @property
     def _watch(self) -> Watch:
-        return self.context.watch_rule(self.rule.name)
+        watch_rule = self.context.watch_rule
+        return unwatched if watch_rule is watch_nothing else watch_rule(self.rule.name)
 
     def _guard_conditions(self, check: Check) -> Check:
         configuration = self.policy.spec.webhook_configuration
@@ -341,11 +342,3 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
 # Turns the body of a rule into a check.
 _Build: TypeAlias = Callable[[_RuleCompiler, RuleContext], Check]
-_Body = TypeVar("_Body")
-
-
-def _given(body: _Body | None) -> _Body:
-    if body is None:
-        # `_bodies` names only what the rule has.
-        raise TypeError("the rule has no such body")
-    return body

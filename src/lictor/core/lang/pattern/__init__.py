@@ -5,9 +5,9 @@ Variables are resolved before; policies are unknown here, and no resource is cha
 
 from collections.abc import Callable
 
-from lictor.core.lang.pattern.anchor import check_shape, resolve_references
-from lictor.core.lang.pattern.mismatch import Comparison, Mismatch, PatternFault, Seen
-from lictor.core.lang.pattern.tree import compile_node
+from lictor.core.lang.pattern.anchor import resolve_references
+from lictor.core.lang.pattern.mismatch import Mismatch, PatternFault, Seen
+from lictor.core.lang.pattern.tree import compile_comparison
 from lictor.core.raw import Json
 
 __all__ = [
@@ -36,12 +36,6 @@ def compile_pattern(pattern: Json, *, references: bool = True) -> Fit:
         return None if fault is None else explain_fault(fault, seen)
 
     return fit
-
-
-def compile_comparison(pattern: Json) -> Comparison:
-    """A variant with fewer calls: it takes an empty dict, and returns a fault to explain."""
-    check_shape(pattern)
-    return compile_node(pattern)
 
 
 def explain_fault(fault: PatternFault, seen: Seen) -> Mismatch:

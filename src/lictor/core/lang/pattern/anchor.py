@@ -37,7 +37,7 @@ def _check_anchors(node: Json) -> None:
     """Raise CompileError for an invalid anchor, such as `=(hostPID`."""
     if isinstance(node, dict):
         for key, value in node.items():
-            if is_broken_anchor(key):
+            if ("(" in key or ")" in key) and is_broken_anchor(key):
                 raise CompileError(f'"{key}" is not an anchor; known are {ANCHOR_FORMS}')
             _check_anchors(value)
     elif isinstance(node, list):
@@ -171,6 +171,8 @@ class Anchor(msgspec.Struct, frozen=True):
 
 def parse_anchor(text: str) -> Anchor | None:
     """Parse an anchor; None for a plain key."""
+    if ")" not in text:
+        return None
     return _remember_anchor(text) if len(text) <= _LONGEST_KNOWN else _parse_anchor(text)
 
 

@@ -199,9 +199,10 @@ def _compile_ends(
 
 
 def _compile_comparison(sign: str, operand: str, whole: str | None = None) -> Predicate:
-    duration, quantity = read_duration(operand), read_quantity(operand)
-    if duration is not None or quantity is not None:
-        return _compile_amount(sign, operand, (duration, quantity), whole)
+    if operand[:1] in _QUANTITY_START:
+        duration, quantity = read_duration(operand), read_quantity(operand)
+        if duration is not None or quantity is not None:
+            return _compile_amount(sign, operand, (duration, quantity), whole)
     if not sign:
         fits = _compile_equality(operand)
         return fits if whole is None or whole == operand else _or_whole(fits, whole)

@@ -23,6 +23,7 @@ from yaml.events import (
 
 from lictor.core.lang.go_number import is_number, settle_number
 from lictor.core.lang.yaml.dialect import (
+    BYTE_ORDER_MARK,
     YamlEvent,
     has_bare_tag,
     may_hold_bare_tags,
@@ -94,7 +95,9 @@ class BuiltDocument(msgspec.Struct, frozen=True):
 
 def build_yaml(text: str) -> BuiltDocument | None:
     """The first document of a text; as in Kubernetes, the rest is not parsed."""
-    text, replaced = replace_marks(text)
+    replaced: dict[int, str] = {}
+    if BYTE_ORDER_MARK in text:
+        text, replaced = replace_marks(text)
     for _ in range(_MOST_REPAIRS):
         try:
             return _Builder(text, replaced).build()
@@ -127,7 +130,8 @@ class _Builder:
         self._next: Callable[[], YamlEvent] = CParser(text).get_event
         # A question mark starts a key in flow collections, at any position.
         self._may_hold_keys = "?" in text and ("{" in text or "[" in text)
-        self._may_hold_bare_tags = may_hold_bare_tags(text)
+        self._may_hold_bare_tags = "!" in text and may_hold_bare_tags(text)
+        self._may_be_misspelt = "!" in text or "\\/" in text
         # Every scalar is plain: without tag and anchor.
         self._is_simple = not (
             replaced or self._may_hold_keys or "!" in text or "&" in text or "\\/" in text
@@ -201,7 +205,7 @@ class _Builder:
         while (event := following()).__class__ is not MappingEndEvent:
             key = event.value if is_simple and event.__class__ is ScalarEvent else ""
             if not key or key[0] in CAREFUL:
-                if _is_merge(event):
+                if event.__class__ is ScalarEvent and event.value == "<<" and _is_merge(event):
                     merged |= self._merge(made, typed, depth)
                     continue
                 key = self._read_key(event, made, typed, in_flow=in_flow)
@@ -217,7 +221,7 @@ class _Builder:
                 if text and text[0] not in MEANINGFUL:
                     made[key] = text
                     continue
-            if _is_nothing(event):
+            if event.__class__ is ScalarEvent and not event.value and _is_omitted(event):
                 made[key] = None
                 self._count += 1
                 continue
@@ -231,7 +235,7 @@ class _Builder:
     ) -> str:
         """A key as text. If two different values have the same text, either might win."""
         self._count += 1
-        if _is_nothing(event):
+        if event.__class__ is ScalarEvent and not event.value and _is_omitted(event):
             self._null_key = event
             return _NULL_KEY
         scalar = self._find(event).event if event.__class__ is AliasEvent else event
@@ -241,7 +245,9 @@ class _Builder:
             self._read(event, 0, in_flow=in_flow)
         try:
             value = self._resolve(scalar, in_flow=in_flow)
-            key = _NULL_KEY if value is None else write_key(value)
+            key = _NULL_KEY
+            if value is not None:
+                key = value if value.__class__ is str else write_key(value)
         except ValueError as error:
             raise point_at(event.start_mark, str(error)) from error
         if value is None:
@@ -307,7 +313,8 @@ class _Builder:
         try:
             if self._is_simple and event.implicit[0]:
                 return read_plain(event.value)
-            return settle(self._resolve(event, in_flow=in_flow))
+            value = self._resolve(event, in_flow=in_flow)
+            return value if value.__class__ is str else settle(value)
         except ValueError as error:
             raise point_at(event.start_mark, str(error)) from error
 
@@ -324,7 +331,7 @@ class _Builder:
         text: str = event.value
         if in_flow and self._may_hold_keys and "?" in text and not event.style:
             raise point_at(event.start_mark, "found unexpected '?': put the text in quotes")
-        if not self._is_simple:
+        if self._may_be_misspelt:
             self._check_spelling(event)
         if self._replaced:
             text = text.translate(self._replaced)
@@ -343,17 +350,13 @@ def _has_key(value: Json, key: str) -> bool:
     return isinstance(value, list) and any(_has_key(item, key) for item in value)
 
 
-def _is_nothing(event: YamlEvent) -> bool:
+def _is_omitted(scalar: YamlEvent) -> bool:
     """Whether a scalar is omitted, as after `a:`; it has neither tag nor anchor."""
-    return event.start_mark.index == event.end_mark.index and event.__class__ is ScalarEvent
+    return bool(scalar.start_mark.index == scalar.end_mark.index)
 
 
-def _is_merge(event: YamlEvent) -> bool:
-    return (
-        event.__class__ is ScalarEvent
-        and event.value == "<<"
-        and (event.implicit[0] or event.tag == _MERGE)
-    )
+def _is_merge(scalar: YamlEvent) -> bool:
+    return bool(scalar.implicit[0] or scalar.tag == _MERGE)
 
 
 def _is_same(value: Json, other: Json) -> bool:

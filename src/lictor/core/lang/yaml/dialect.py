@@ -20,7 +20,7 @@ _LONE_EXCLAMATION = re.compile(r"!(?!\S)")
 # What libyaml reads differently is replaced by a private-use character, and restored afterwards. In
 # Kubernetes a byte order mark is part of the text, except for the first; after its first buffer of
 # 512 bytes, that parser may skip other characters because of one.
-_BYTE_ORDER_MARK: Final = "\ufeff"
+BYTE_ORDER_MARK: Final = "\ufeff"
 _LAST_MARK: Final = 160
 _PRIVATE_USE: Final = range(0xE000, 0xE100)
 # Errors of libyaml only: the character that causes them, and the text to replace.
@@ -33,14 +33,14 @@ _REPAIRS: Final = {
 def replace_marks(text: str) -> tuple[str, dict[int, str]]:
     """A text without its first byte order mark, with the others replaced; and the replacements."""
     replaced: dict[int, str] = {}
-    text = text.removeprefix(_BYTE_ORDER_MARK)
-    last = text.rfind(_BYTE_ORDER_MARK)
+    text = text.removeprefix(BYTE_ORDER_MARK)
+    last = text.rfind(BYTE_ORDER_MARK)
     if last < 0:
         return text, replaced
-    if last > _LAST_MARK or text.startswith(_BYTE_ORDER_MARK):
+    if last > _LAST_MARK or text.startswith(BYTE_ORDER_MARK):
         begin = text.rfind("\n", 0, last) + 1
         raise YamlFault("unexpected byte order mark", text.count("\n", 0, last), last - begin)
-    return text.replace(_BYTE_ORDER_MARK, _choose(text, _BYTE_ORDER_MARK, replaced)), replaced
+    return text.replace(BYTE_ORDER_MARK, _choose(text, BYTE_ORDER_MARK, replaced)), replaced
 
 
 def _choose(text: str, meant: str, replaced: dict[int, str]) -> str:

@@ -38,15 +38,10 @@ def choose_targets(rule: Rule, controllers: frozenset[str]) -> Targets:
     """Choose, from the annotation, the kinds for one rule."""
     if not controllers or not _concerns_pods(rule):
         return Targets()
-    if rule.validate is not None:
-        return _choose_for_validate(controllers)
-    return _choose_for_others(controllers)
-
-
-def _choose_for_validate(controllers: frozenset[str]) -> Targets:
-    """Validation checks the kind at hand: each name counts alone, an unknown kind too, but `all`
-    stands for nothing.
-    """
+    if rule.validate is None:
+        return _choose_for_others(controllers)
+    # Validation checks the kind at hand: each name counts alone, an unknown kind too, but `all`
+    # stands for nothing.
     kinds = sorted(name for name in controllers - _WORDS if name.isalnum())
     return Targets(tuple(kind for kind in kinds if kind != CRON_JOB), CRON_JOB in kinds)
 
@@ -61,12 +56,11 @@ def _choose_for_others(controllers: frozenset[str]) -> Targets:
 
 
 def _concerns_pods(rule: Rule) -> bool:
-    excluded = _list_kinds(rule.exclude) if rule.exclude is not None else []
-    return _names_pod(_list_kinds(rule.match)) and (not excluded or _names_pod(excluded))
-
-
-def _list_kinds(match: Match) -> list[str]:
-    return [kind for described in list_descriptions(match) for kind in described.kinds]
+    matched, excluded = (
+        [kind for described in list_descriptions(match) for kind in described.kinds]
+        for match in (rule.match, rule.exclude or Match())
+    )
+    return _names_pod(matched) and (not excluded or _names_pod(excluded))
 
 
 def _names_pod(kinds: list[str] | tuple[str, ...]) -> bool:
@@ -83,7 +77,7 @@ def _allows_controllers(rules: tuple[Rule, ...]) -> bool:
         for described in list_descriptions(match)
     ]
     return (
-        not any(_is_fixed_to_object(rule) for rule in rules)
+        not any(_is_fixed_to_object(rule) for rule in rules if rule.generate or rule.mutate)
         and not any(_is_fixed_to_pod(described) for described in descriptions)
         and any(not _POD_KINDS.isdisjoint(described.kinds) for described in descriptions)
     )

@@ -84,7 +84,7 @@ def nest_rule(rule: Rule, name: str, kinds: tuple[str, ...], nesting: Nesting) -
         body,
         name=name,
         match=_nest_match(rule.match, qualified, nesting),
-        exclude=_nest_exclude(rule.exclude, qualified, nesting),
+        exclude=None if rule.exclude is None else _nest_exclude(rule.exclude, qualified, nesting),
         # Kyverno does not carry these over: controllers have the Pod's own places for images.
         image_extractors={},
     )
@@ -101,8 +101,8 @@ def _nest_match(match: Match, kinds: tuple[str, ...], nesting: Nesting) -> Match
     return replace(match, resources=replace(match.resources, kinds=kinds))
 
 
-def _nest_exclude(exclude: Match | None, kinds: tuple[str, ...], nesting: Nesting) -> Match | None:
-    if exclude is None or not (exclude.any or exclude.all or exclude.resources.kinds):
+def _nest_exclude(exclude: Match, kinds: tuple[str, ...], nesting: Nesting) -> Match:
+    if not (exclude.any or exclude.all or exclude.resources.kinds):
         return exclude
     return _nest_match(exclude, kinds, nesting)
 
@@ -174,7 +174,9 @@ def _nest_assertion(validate: Validate, nesting: Nesting) -> Validate | None:
 
 def _keep(validate: Validate, nesting: Nesting, body: str, /, **fields: Json) -> Validate:
     return Validate(
-        message=_shift_references(validate.message, nesting, body),
+        message=_shift_references(validate.message, nesting, body)
+        if "$(" in validate.message
+        else validate.message,
         failure_action=validate.failure_action,
         failure_action_overrides=validate.failure_action_overrides,
         allow_existing_violations=validate.allow_existing_violations,
@@ -184,8 +186,6 @@ def _keep(validate: Validate, nesting: Nesting, body: str, /, **fields: Json) ->
 
 def _shift_references(message: str, nesting: Nesting, body: str) -> str:
     """Move references to places in the rule, as old messages have: $(./../pattern/spec/x)"""
-    if "$(" not in message:
-        return message
     # re: linear - fixed letters, and one repetition
     place = re.compile(rf"{body}/\w+" if body == "anyPattern" else body)
     shift = "/" + "/".join(nesting.path)
