@@ -35,7 +35,7 @@ from lictor.core.families.built_in import load_part
 from lictor.core.garbage import keeping_garbage
 from lictor.core.raw import Json
 from lictor.core.report.policy_report import REPORT_APIS
-from lictor.core.report.summary import Counts
+from lictor.core.report.summary import Counts, render_counts
 
 if TYPE_CHECKING:
     from lictor.cli.live_resources import LiveRun
@@ -199,7 +199,7 @@ def run_apply(flags: ApplyFlags) -> int:
         if run.plan.policies.deletions and not flags.quiet:
             _print_cleanups(run, printer)
     if flags.chosen_output is ApplyOutput.TEXT and not flags.quiet:
-        printer.print_summary()
+        printer.print_message(f"\n{render_counts(printer.counts)}")
     return choose_exit_code(printer.counts, flags, printer)
 
 

@@ -48,7 +48,8 @@ class ApplyOutput(StrEnum):
     PARQUET = "parquet"
 
 
-_LOCATED = (ApplyOutput.SARIF, ApplyOutput.GITHUB, ApplyOutput.HTML)
+# Formats that show the location of results in files; others do with `file_names`.
+LOCATED_OUTPUTS = (ApplyOutput.SARIF, ApplyOutput.GITHUB, ApplyOutput.HTML)
 
 
 class ChangedObject(msgspec.Struct, frozen=True):
@@ -102,11 +103,6 @@ class OutputOptions(msgspec.Struct, frozen=True):
     cluster: str = ""
     # How long generated exceptions are valid, in nanoseconds.
     exception_ttl: int = 0
-
-    @property
-    def is_located(self) -> bool:
-        """Whether the format shows the location of results in files."""
-        return self.output in _LOCATED or (self.output is ApplyOutput.TEXT and self.file_names)
 
 
 MakeOutput: TypeAlias = Callable[[Verdict, LocateResult], ResourceOutput]

@@ -24,7 +24,7 @@ from lictor.core.release import VERSION
 from lictor.core.report.json_text import render_json
 from lictor.core.report.outcomes import TestOutcome
 from lictor.core.report.policy_report import ReportFormat, ReportStream
-from lictor.core.report.summary import Counts, render_counts
+from lictor.core.report.summary import Counts
 from lictor.core.report.yaml_text import render_yaml
 
 if TYPE_CHECKING:
@@ -406,7 +406,3 @@ class ApplyPrinter:
                 for number, policy in enumerate(group, 1):
                     self.print_message(f"{number}. {policy.name} ({policy.reason})")
                 self.print_message(_DIVIDER)
-
-    def print_summary(self) -> None:
-        """Print the line with the counts."""
-        self.print_message(f"\n{render_counts(self.counts)}")

@@ -7,7 +7,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.cli.apply_outputs import OutputOptions, ResourceOutput, compile_output
+from lictor.cli.apply_outputs import (
+    LOCATED_OUTPUTS,
+    OutputOptions,
+    ResourceOutput,
+    compile_output,
+)
 from lictor.cli.inputs.document_reader import DocumentReader
 from lictor.cli.inputs.lookups import GivenObjects, OfflineLookups
 from lictor.cli.inputs.policies import LoadedPolicies
@@ -86,23 +91,21 @@ class ApplyRun:
         self.inputs = plan.inputs
         # One engine for resources, and one for each mode of payloads.
         self.engines = _build_engines(plan) if engines is None else engines
+        # The number of documents.
+        self.count = plan.inputs.count
+        # Documents that were left out, and why.
+        self.skipped: Sequence[str] = plan.inputs.skipped
+        # Policies that cannot be used; each counts as an error.
+        self.unusable_count = len(plan.policies.unusable)
         self._make_outputs = tuple(map(compile_output, options))
-        self._is_located = any(each.is_located for each in options)
+        self._is_located = any(
+            each.file_names or each.output in LOCATED_OUTPUTS for each in options
+        )
         self._describe_guess = report_guessed_names(plan.policies, plan.given)
 
     def list_plans(self) -> Iterator[tuple[str, ApplyPlan]]:
         """Return the name and plan of each cluster; the name is empty if clusters have none."""
         yield "", self.plan
-
-    @property
-    def skipped(self) -> list[str]:
-        """Documents that were left out, and why."""
-        return self.inputs.skipped
-
-    @property
-    def count(self) -> int:
-        """The number of documents."""
-        return self.inputs.count
 
     @property
     def rule_count(self) -> int:
@@ -116,11 +119,6 @@ class ApplyRun:
         unnamed = [each for each in policies.policies if not known.of(each).has_named_rules]
         deletions = policies.listed_deletions if policies.deletions else ()
         return sum(map(len, named)) + len(unnamed) + len(deletions)
-
-    @property
-    def unusable_count(self) -> int:
-        """Policies that cannot be used; each counts as an error."""
-        return len(self.plan.policies.unusable)
 
     def evaluate(self) -> Iterator[DocumentResult]:
         """Evaluate every document, in order; memory does not grow with their number."""

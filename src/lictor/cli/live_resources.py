@@ -192,10 +192,7 @@ class ClusterApplyRun(ApplyRun):
             cluster.served, self.engines[""].programs, choice, _list_operations(plan)
         )
         self._resources = LiveResources(cluster, kinds, choice, warn)
-
-    @property
-    def count(self) -> int:
-        return self._resources.count
+        self.count = self._resources.count
 
     def evaluate(self) -> Iterator[DocumentResult]:
         for resource in self._resources:

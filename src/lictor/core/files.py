@@ -129,7 +129,8 @@ def read_bytes(path: str) -> bytes:
     """The content of a file or of a pipe such as `<(command)`; errors name it."""
     try:
         found = os.stat(path)
-        refuse_devices(path, found)
+        if not stat.S_ISREG(found.st_mode):
+            refuse_devices(path, found)
         if found.st_size > MAX_BYTES:
             raise LoadError(f"larger than {MAX_BYTES} bytes", where=path)
         with open(path, "rb") as stream:

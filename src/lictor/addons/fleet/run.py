@@ -88,13 +88,18 @@ class FleetRun(ApplyRun):
             FleetTask(parts=group, facts=self._facts[cluster])
             for cluster, group in group_parts(parts, _TASK_BYTES)
         ]
-        self._documents = sum(shard.count for _, part in parts for shard in part.shards)
-        self._empty = [
+        self.count = sum(shard.count for _, part in parts for shard in part.shards)
+        empty = [
             name
             for name, facts in self._facts.items()
             if name and not any(part.shards for part in facts.parts)
         ]
-        self._skipped = [line for _, survey in surveys for line in survey.skipped]
+        self.skipped = [
+            *(line for _, survey in surveys for line in survey.skipped),
+            *(f"cluster {name}: no resources were found; an error" for name in empty),
+        ]
+        # A cluster without resources must not look like one where all policies pass.
+        self.unusable_count += len(empty)
         exceptions = [each for facts in self._facts.values() for each in facts.exceptions]
         self.plan = replace(job.plan, exceptions=(*exceptions, *job.plan.exceptions))
 
@@ -102,20 +107,6 @@ class FleetRun(ApplyRun):
         for cluster, facts in self._facts.items():
             plan = FleetEvaluator(self._job).complete_plan(facts)
             yield cluster, replace(plan, inputs=open_parts(facts.parts))
-
-    @property
-    def count(self) -> int:
-        return self._documents
-
-    @property
-    def skipped(self) -> list[str]:
-        empty = (f"cluster {name}: no resources were found; an error" for name in self._empty)
-        return [*self._skipped, *empty]
-
-    @property
-    def unusable_count(self) -> int:
-        # A cluster without resources must not look like one where all policies pass.
-        return super().unusable_count + len(self._empty)
 
     def evaluate(self) -> Iterator[DocumentResult]:
         for answer in self._runner.run(self._tasks):

@@ -169,8 +169,9 @@ def _split_short(
         skipped += left_out
     run: list[DocumentSpan] = []
     for span in spans:
-        begin = _skip_to_content(data, span.start)
-        if data.startswith(b"{", begin) and _JOINT.search(data, begin, span.end):
+        is_joined = _JOINT.search(data, span.start, span.end) is not None
+        begin = _skip_to_content(data, span.start) if is_joined else span.start
+        if is_joined and data.startswith(b"{", begin) and _JOINT.search(data, begin, span.end):
             if run:
                 yield builder.build(run)
                 run = []

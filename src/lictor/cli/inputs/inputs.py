@@ -206,10 +206,12 @@ def open_input(path: str, *, keep: bool = True) -> Input:
         return KeptInput(text.path, text.content)
     try:
         found = os.stat(path)
-        refuse_devices(path, found)
+        is_regular = stat.S_ISREG(found.st_mode)
+        if not is_regular:
+            refuse_devices(path, found)
         is_small = keep and found.st_size <= KEPT_FILE_BYTES
         # Virtual files of the kernel report a size of zero.
-        if is_small or not stat.S_ISREG(found.st_mode) or not found.st_size:
+        if is_small or not is_regular or not found.st_size:
             with open(path, "rb") as stream:
                 return copy_stream(stream, path, keep=keep)
     except OSError as error:

@@ -138,7 +138,8 @@ def load_exceptions(texts: Iterable[SourceText]) -> tuple[PolicyRecord, ...]:
 
 
 def _load(texts: Iterable[SourceText]) -> Loaded:
-    loaded = join_loaded(load_documents(text.content, text.path) for text in texts)
+    parts = [load_documents(text.content, text.path) for text in texts]
+    loaded = parts[0] if len(parts) == 1 else join_loaded(parts)
     if not any(registry().of(each.record).family.names_files for each in loaded.documents):
         return loaded
     return replace(loaded, documents=tuple(map(_locate_files, loaded.documents)))

@@ -44,17 +44,21 @@ class GivenValues:
                 # The first entry of a name is the one that counts.
                 self._by_rule.setdefault((policy.name, rule.name), rule.values)
                 self._foreach.setdefault((policy.name, rule.name), rule.foreach_values)
-        self._namespaces: dict[str, Mapping[str, str]] = {}
+        # The labels of namespaces, as far as they were given.
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        # Whether any request can look different because of these values.
+        self.change_requests = bool(self._global or self._by_resource or self._settings)
         self._namespace_objects = {
             str(found["metadata"].get("name")): found
             for found in spec.namespaces
             if isinstance(found, dict) and isinstance(found.get("metadata"), dict)
         }
-        self._subresources: dict[GroupVersionKind, tuple[GroupVersionKind, str]] = {}
+        # The parent kind of the kind of a subresource, and the name of the subresource.
+        self.parents: dict[GroupVersionKind, tuple[GroupVersionKind, str]] = {}
         if values is not None:
             _check_operation(self._global.get(_OPERATION, ""))
-            self._namespaces = _read_namespaces(spec)
-            self._subresources = _read_subresources(spec.subresources)
+            self.namespaces = _read_namespaces(spec)
+            self.parents = _read_subresources(spec.subresources)
 
     @property
     def operation(self) -> Operation:
@@ -65,11 +69,6 @@ class GivenValues:
     def with_operation(self, operation: str) -> "GivenValues":
         """The same values for requests of one operation."""
         return GivenValues(self._spec, (*self._texts, f"{_OPERATION}={operation}"))
-
-    @property
-    def change_requests(self) -> bool:
-        """Whether any request can look different because of these values."""
-        return bool(self._global or self._by_resource or self._settings)
 
     def of_resource(self, policy: str, resource: str) -> dict[str, Json]:
         """The variables of one policy on one resource; the nearest value wins."""
@@ -94,17 +93,9 @@ class GivenValues:
         }
         return {**self._by_rule.get(key, _NOTHING), **chosen}
 
-    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """The labels of a namespace, as far as they were given."""
-        return self._namespaces.get(namespace, MappingProxyType({}))
-
     def namespace(self, name: str) -> JsonObject | None:
         """Return the object of a namespace; None if it was not given."""
         return self._namespace_objects.get(name)
-
-    def parent_of(self, kind: GroupVersionKind) -> tuple[GroupVersionKind, str]:
-        """Return the parent kind of a subresource and its name; a plain kind is its own parent."""
-        return self._subresources.get(kind, (kind, ""))
 
     def _find_rule(self, policy: str, rule: str) -> tuple[str, str]:
         key = (policy, rule)
@@ -165,11 +156,11 @@ class RequestFactory(msgspec.Struct, frozen=True):
 
     def make_request(self, resource: JsonObject) -> Request:
         """Return the request that creates a resource."""
-        kind, subresource = self.values.parent_of(
-            GroupVersionKind.of(str(resource.get("apiVersion")), str(resource.get("kind")))
-        )
+        kind = GroupVersionKind.of(str(resource.get("apiVersion")), str(resource.get("kind")))
+        # A plain kind is its own parent.
+        kind, subresource = self.values.parents.get(kind, (kind, ""))
         namespace = _metadata(resource, "namespace")
-        labels = self.values.namespace_labels(namespace) or self.namespaces.get(namespace, {})
+        labels = self.values.namespaces.get(namespace) or self.namespaces.get(namespace, {})
         return Request(
             kind=kind,
             object=resource,

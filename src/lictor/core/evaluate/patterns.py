@@ -9,7 +9,7 @@ from lictor.core.evaluate.rule_context import Message, RuleContext, RuleOutcome
 from lictor.core.lang.pattern import (
     Mismatch,
     Seen,
-    compile_comparison,
+    compile_node,
     compile_pattern,
     explain_fault,
     resolve_references,
@@ -31,7 +31,8 @@ def compile_pattern_check(
     if not document.is_constant:
         evaluate = compile_patterns(pattern, None, message, setting)
         return answer_by(evaluate, setting)
-    compare = compile_comparison(document.constant)
+    # Its shape was checked with its references.
+    compare = compile_node(document.constant)
     text = f"validation rule '{setting.rule}' passed."
     passed = setting.fixed(Status.PASS, text)
 
@@ -62,7 +63,8 @@ def compile_patterns(
 
 def answer_by(evaluate: EvaluateSubject, setting: RuleContext) -> Check:
     """The check that applies this test to the whole object."""
-    is_fixed = setting.is_fixed
+    # Whether an outcome becomes the same result for all requests.
+    is_fixed = setting.override is None and setting.properties.is_constant
     # A pass is nearly always the same outcome: its result is built once. One pair, as threads share
     # it.
     known: tuple[RuleOutcome | None, tuple[Result, ...]] = (None, ())

@@ -66,14 +66,9 @@ class RuleContext(msgspec.Struct, frozen=True):
             exceptions=exceptions,
         )
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether an outcome becomes the same result for all requests."""
-        return self.override is None and self.properties.is_constant
-
     def fixed(self, status: Status, message: str) -> tuple[Result] | None:
         """A result that is the same for all requests, built in advance; None if impossible."""
-        if not self.is_fixed:
+        if self.override is not None or not self.properties.is_constant:
             return None
         return (
             Result(

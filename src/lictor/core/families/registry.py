@@ -55,7 +55,8 @@ class Registry:
 
     def of(self, policy: PolicyRecord | PolicyRef) -> PolicyKind:
         """The declaration of the kind of a policy, by its record or its reference in results."""
-        return self.get(policy.api_version.rpartition("/")[0], policy.kind)
+        group = policy.api_version.rpartition("/")[0]
+        return self.find(group, policy.kind) or self.get(group, policy.kind)
 
     def order(self, kind: PolicyKind) -> int:
         """A number to sort policies by: one family is evaluated before the next."""

@@ -107,8 +107,6 @@ class Loaded(msgspec.Struct, frozen=True):
 def join_loaded(parts: Iterable[Loaded]) -> Loaded:
     """Join the content of several files, in their order."""
     listed = tuple(parts)
-    if len(listed) == 1:
-        return listed[0]
     names = Loaded.__struct_fields__
     return Loaded(
         **{name: tuple(chain.from_iterable(getattr(p, name) for p in listed)) for name in names}

@@ -131,20 +131,17 @@ def _compose_again(chunk: _Chunk) -> "Node | None":
 def decode_text(data: str | bytes, source: str) -> str:
     """Decode a file, without a byte order mark and with plain line ends."""
     if isinstance(data, bytes):
-        data = _decode(data, source)
+        raw = data
+        encoding = next(name for mark, name in _BYTE_ORDER_MARKS if raw.startswith(mark))
+        try:
+            data = raw.decode(encoding)
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            raise LoadError(f"not {encoding} text", where=f"{source}:{line}:1") from error
     data = data.removeprefix("\ufeff")
     data = data.replace("\r\n", "\n") if "\r" in data else data
     # A last line without an end gets one, as in kubectl's reader: a block scalar keeps it.
     return data if not data or data.endswith("\n") else f"{data}\n"
-
-
-def _decode(data: bytes, source: str) -> str:
-    encoding = next(name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark))
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise LoadError(f"not {encoding} text", where=f"{source}:{line}:1") from error
 
 
 def _split(text: str, source: str) -> Iterator[_Chunk | LoadError]:

@@ -86,14 +86,14 @@ def test_values_of_rules(policy: str, rule: str, index: int, image: str | None) 
 
 @pytest.mark.parametrize(("name", "tier"), [("prod", "a"), ("test", "c"), ("none", None)])
 def test_namespaces_given_whole_count_more(name: str, tier: str | None) -> None:
-    assert unset.namespace_labels(name).get("tier") == tier
+    assert unset.namespaces.get(name, {}).get("tier") == tier
 
 
 def test_subresources_belong_to_a_parent() -> None:
     scale = GroupVersionKind("autoscaling", "v1", "Scale")
     pod = GroupVersionKind("", "v1", "Pod")
-    assert unset.parent_of(scale) == (GroupVersionKind("apps", "v1", "Deployment"), "scale")
-    assert unset.parent_of(pod) == (pod, "")
+    assert unset.parents[scale] == (GroupVersionKind("apps", "v1", "Deployment"), "scale")
+    assert pod not in unset.parents
 
 
 def test_without_values_no_request_changes() -> None:

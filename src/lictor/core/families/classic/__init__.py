@@ -92,14 +92,17 @@ class ClassicFamily(Family):
 
     name = "classic"
 
-    def list_kinds(self) -> tuple[PolicyKind, ...]:
-        return (
+    def __init__(self) -> None:
+        self._kinds = (
             self._declare_policy("ClusterPolicy", "clusterpolicies", namespaced=False),
             self._declare_policy("Policy", "policies", namespaced=True),
             self._declare_exception(),
             self._declare_cleanup("ClusterCleanupPolicy", "clustercleanuppolicies"),
             self._declare_cleanup("CleanupPolicy", "cleanuppolicies"),
         )
+
+    def list_kinds(self) -> tuple[PolicyKind, ...]:
+        return self._kinds
 
     def get_record(self, kind: PolicyKind) -> type[msgspec.Struct]:
         match kind.role:

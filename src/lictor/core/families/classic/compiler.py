@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.core.compile.context import CompileContext
 from lictor.core.compile.deferral import defer_check, fail_always
@@ -19,7 +20,7 @@ from lictor.core.families.classic.actions import (
     checks_finished_images,
     compile_override,
 )
-from lictor.core.families.classic.autogen import expand_rules
+from lictor.core.families.classic.autogen import ExpandedRule, list_expanded
 from lictor.core.families.registry import registry
 from lictor.core.lang.watch import Watch, unwatched, watch_nothing
 from lictor.core.match.bounds import find_bounds
@@ -68,14 +69,13 @@ def _build_program(
     ref = registry().of(policy).refer(policy)
     # Most policies need nothing, which one look shows for all their rules.
     has_needs = find_rule_needs(policy.spec) is not Needs.NOTHING
-    rules = tuple(
-        compiled
-        for rule in expand_rules(policy)
-        for compiled in compile_rule(_RuleCompiler(policy, ref, rule, context, has_needs))
-    )
+    compilers = [
+        _RuleCompiler(policy, ref, each.rule, context, has_needs, each)
+        for each in list_expanded(policy)
+    ]
     return Program(
         policy=ref,
-        rules=rules,
+        rules=tuple(compiled for compiler in compilers for compiled in compile_rule(compiler)),
         first_only=policy.spec.apply_rules == "One",
         admission=policy.spec.admission,
         background=policy.spec.background,
@@ -90,6 +90,8 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
     context: CompileContext
     # May the rule need something beside the request?
     has_needs: bool
+    # Writes the rule: its body may not be moved yet.
+    expanded: ExpandedRule
 
     def compile(self) -> Iterator[CompiledRule]:
         """One compiled rule for each thing that the rule does."""
@@ -103,7 +105,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         needs = find_rule_needs(self.rule) if self.has_needs else Needs.NOTHING
         for phase, kind, build in self._bodies():
             if self.context.is_lazy:
-                check = defer_check(_RuleCompiler._compile_later, self, kind, build)
+                check = defer_check(_RuleCompiler._compile_check, self, kind, build)
             else:
                 check = self._compile_check(kind, build)
             chosen = select
@@ -141,7 +143,11 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
     def _works_elsewhere(self, phase: Phase) -> bool:
         mutate = self.rule.mutate
         return phase is Phase.GENERATE or (
-            phase is Phase.MUTATE and mutate is not None and bool(mutate.targets)
+            # Rules for pod controllers have no targets.
+            self.expanded.nesting is None
+            and phase is Phase.MUTATE
+            and mutate is not None
+            and bool(mutate.targets)
         )
 
     def _applies(self, kind: RuleType) -> Check:
@@ -168,7 +174,20 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         self.context.expressions.begin_policy()
         return self._compile_check(kind, build)
 
+    def _compile_moved(self, kind: RuleType, build: "_Build") -> Check:
+        """The check of a rule for pod controllers, whose body is moved now."""
+        try:
+            rule = self.expanded.write()
+        except CompileError as error:
+            return fail_always(error)
+        moved = replace(self, rule=rule, expanded=ExpandedRule(rule))
+        return _RuleCompiler._compile_check(moved, kind, build)
+
     def _compile_check(self, kind: RuleType, build: "_Build") -> Check:
+        if self.expanded.nesting is not None:
+            return self._compile_moved(kind, build)
+        if self.context.is_lazy:
+            self.context.expressions.begin_policy()
         setting = self._setting(kind)
         try:
             check = guard(build(self, setting), self._guard(setting), setting)

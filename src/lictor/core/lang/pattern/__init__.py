@@ -5,16 +5,16 @@ Variables are resolved before; policies are unknown here, and no resource is cha
 
 from collections.abc import Callable
 
-from lictor.core.lang.pattern.anchor import resolve_references
+from lictor.core.lang.pattern.anchor import check_shape, resolve_references
 from lictor.core.lang.pattern.mismatch import Mismatch, PatternFault, Seen
-from lictor.core.lang.pattern.tree import compile_comparison
+from lictor.core.lang.pattern.tree import compile_node
 from lictor.core.raw import Json
 
 __all__ = [
     "Fit",
     "Mismatch",
     "Seen",
-    "compile_comparison",
+    "compile_node",
     "compile_pattern",
     "explain_fault",
     "resolve_references",
@@ -28,7 +28,9 @@ def compile_pattern(pattern: Json, *, references: bool = True) -> Fit:
 
     If variables were resolved, resolve references before that, and pass `references=False`.
     """
-    check = compile_comparison(resolve_references(pattern) if references else pattern)
+    resolved = resolve_references(pattern) if references else pattern
+    check_shape(resolved)
+    check = compile_node(resolved)
 
     def fit(value: Json) -> Mismatch | None:
         seen: Seen = {}

@@ -14,7 +14,6 @@ from lictor.core.lang.pattern.anchor import (
     CHECKED,
     MismatchPath,
     Modifier,
-    check_shape,
     holds_anchors,
     parse_anchor,
     strip_anchor,
@@ -50,12 +49,6 @@ class PatternEntry(msgspec.Struct, frozen=True, eq=False):
     expected: Json
     predicate: Predicate | None
     check: Comparison
-
-
-def compile_comparison(pattern: Json) -> Comparison:
-    """A variant with fewer calls: it takes an empty dict, and returns a fault to explain."""
-    check_shape(pattern)
-    return compile_node(pattern)
 
 
 def compile_node(pattern: Json, place: MismatchPath = ANYWHERE) -> Comparison:
@@ -97,11 +90,10 @@ def _compile_map(pattern: Json, place: MismatchPath) -> Comparison:
 
 def _compile_entry(raw: str, value: Json, place: MismatchPath) -> PatternEntry:
     anchor = parse_anchor(raw)
+    # Wildcards and metadata are also recognized below `+(metadata)`.
+    inner = place.enter(raw if anchor is None else anchor.key)
     if anchor is None or anchor.modifier not in CHECKED:
-        # Wildcards and metadata are also recognized below `+(metadata)`.
-        inner = place.enter(raw if anchor is None else anchor.key)
         return _compile_plain_entry(raw, value, inner)
-    inner = place.enter(anchor.key)
     if anchor.modifier is Modifier.EXISTENCE:
         check = _compile_existence(value)
     elif anchor.modifier is Modifier.NEGATION:

@@ -36,7 +36,7 @@ def list_controllers(policy: Policy) -> frozenset[str]:
 
 def choose_targets(rule: Rule, controllers: frozenset[str]) -> Targets:
     """Choose, from the annotation, the kinds for one rule."""
-    if not controllers or not _concerns_pods(rule):
+    if not controllers or not _concerns_pods(rule) or not _has_movable_body(rule):
         return Targets()
     if rule.validate is None:
         return _choose_for_others(controllers)
@@ -53,6 +53,17 @@ def _choose_for_others(controllers: frozenset[str]) -> Targets:
     chosen = _TEMPLATED if named == {"all"} else named & _TEMPLATED
     kinds = chosen or named - _WORDS
     return Targets(tuple(sorted(kinds)), cron_job)
+
+
+def _has_movable_body(rule: Rule) -> bool:
+    mutate, validate = rule.mutate, rule.validate
+    if mutate is not None and (mutate.patch_strategic_merge is not None or mutate.foreach):
+        return True
+    if validate is None:
+        return bool(rule.verify_images)
+    patterns = (validate.pattern, validate.any_pattern, validate.assert_)
+    others = (validate.deny, validate.pod_security, validate.cel, validate.foreach or None)
+    return bool(rule.verify_images) or any(each is not None for each in (*patterns, *others))
 
 
 def _concerns_pods(rule: Rule) -> bool:

@@ -74,21 +74,22 @@ IN_VALIDATED_TEMPLATE = Nesting(("spec", "template"), _retarget_narrowly)
 IN_CRON_JOB = Nesting(("spec", "jobTemplate", "spec", "template"), _retarget_all)
 
 
-def nest_rule(rule: Rule, name: str, kinds: tuple[str, ...], nesting: Nesting) -> Rule | None:
-    """Write the rule anew for controllers of these kinds; None where its body cannot be moved."""
-    body = _nest_body(rule, nesting)
-    if body is None:
-        return None
+def nest_filters(rule: Rule, name: str, kinds: tuple[str, ...], nesting: Nesting) -> Rule:
+    """Return the rule with filters for controllers of these kinds, and the same body."""
     qualified = tuple(_QUALIFIED.get(kind, kind) for kind in kinds)
-    moved = replace(
-        body,
+    return replace(
+        rule,
         name=name,
         match=_nest_match(rule.match, qualified, nesting),
         exclude=None if rule.exclude is None else _nest_exclude(rule.exclude, qualified, nesting),
         # Kyverno does not carry these over: controllers have the Pod's own places for images.
         image_extractors={},
     )
-    return _move_variables(moved, nesting)
+
+
+def nest_body(rule: Rule, nesting: Nesting) -> Rule:
+    """Return the rule with its body moved to the template."""
+    return _move_variables(_nest_body(rule, nesting), nesting)
 
 
 def _nest_match(match: Match, kinds: tuple[str, ...], nesting: Nesting) -> Match:
@@ -107,14 +108,14 @@ def _nest_exclude(exclude: Match, kinds: tuple[str, ...], nesting: Nesting) -> M
     return _nest_match(exclude, kinds, nesting)
 
 
-def _nest_body(rule: Rule, nesting: Nesting) -> Rule | None:
+def _nest_body(rule: Rule, nesting: Nesting) -> Rule:
     mutate = _nest_mutate(rule.mutate, nesting) if rule.mutate is not None else None
     if mutate is not None:
         return replace(rule, mutate=mutate)
     validate = _nest_validate(rule.validate, nesting) if rule.validate is not None else None
     if validate is not None:
         return replace(rule, validate=validate)
-    return rule if rule.verify_images else None
+    return rule
 
 
 def _nest_mutate(mutate: Mutate, nesting: Nesting) -> Mutate | None:
