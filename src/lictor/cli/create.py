@@ -1,16 +1,66 @@
 """`create`: writes files to start from."""
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from lictor.cli.flag_command import FlagCommand, slice_option, split_commas
 from lictor.cli.lazy_group import LazyCommand, LazyGroup
+from lictor.core.raw import Json, JsonObject
 from lictor.core.report.json_text import render_json
-from lictor.core.report.yaml_text import render_scalar
+from lictor.core.report.yaml_text import render_scalar, render_yaml
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_TEMPLATES = Path(__file__).parent / "policy_templates"
+_PLAIN_VALUES = frozenset(("true", "false"))
+
+
+def render_template(template: str, /, **facts: Json) -> str:
+    """Render `template`.yaml.j2; every free text in it goes through one of the filters."""
+    return _load_templates().get_template(f"{template}.yaml.j2").render(facts)
+
+
+@cache
+def _load_templates() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  (YAML; every free text goes through a filter)
+    )
+    filters = {
+        "scalar": render_scalar,
+        "value": _render_value,
+        "yaml": _render_block,
+        "list_text": _render_list,
+    }
+    made.filters.update(filters)
+    return made
+
+
+def _render_value(text: str, indent: str) -> str:
+    """A value that may be a number or a boolean."""
+    is_plain = text in _PLAIN_VALUES or text.removeprefix("-").isdecimal()
+    return text if is_plain else render_scalar(text, indent)
+
+
+def _render_block(body: Json, indent: int) -> str:
+    return textwrap.indent(render_yaml(body).rstrip("\n"), " " * indent)
+
+
+def _render_list(items: list[str]) -> str:
+    return "[" + ", ".join(render_json(item) for item in items) + "]"
+
 
 _VALUES_EXAMPLES = (
     "lictor create values -g request.mode=dev -n prod,env=prod "
@@ -33,34 +83,25 @@ def values(
     rules: tuple[str, ...],
 ) -> None:
     """Create a values file."""
-    policies = [_render_policy(given, "rules") for given in rules]
-    policies += [_render_policy(given, "resources") for given in resources]
-    text = (
-        "apiVersion: cli.kyverno.io/v1alpha1\nkind: Values\n\n"
-        f"# list of policy values\npolicies:\n{''.join(policies)}\n"
-        f"# list of global values\nglobalValues:\n{_render_pairs(global_values)}\n"
-        "# list of namespace selectors\nnamespaceSelector:\n"
-        f"{''.join(_render_namespace(given) for given in namespaces)}"
-    )
-    write_text(text, output)
-
-
-def _render_pairs(pairs: tuple[str, ...]) -> str:
-    return render_values(parse_pairs(pairs), "  ")
-
-
-def _render_policy(given: str, kind: str) -> str:
-    policy, name, pairs = _split_values(given, 2)
-    return (
-        f"  - name: {render_scalar(policy)}\n    {kind}:\n      - name: {render_scalar(name)}\n"
-        f"        values:\n{render_values(parse_pairs(pairs), '          ')}"
+    policies = [_parse_policy(given, "rules") for given in rules]
+    policies += [_parse_policy(given, "resources") for given in resources]
+    _write(
+        output,
+        "values",
+        policies=policies,
+        global_values=_parse_pairs(global_values),
+        namespaces=[_parse_namespace(given) for given in namespaces],
     )
 
 
-def _render_namespace(given: str) -> str:
+def _parse_policy(given: str, field: str) -> JsonObject:
+    name, part, pairs = _split_values(given, 2)
+    return {"name": name, "field": field, "part": part, "pairs": _parse_pairs(pairs)}
+
+
+def _parse_namespace(given: str) -> JsonObject:
     name, _, pairs = _split_values(given, 1)
-    labels = render_labels(parse_pairs(pairs), "      ")
-    return f"  - name: {render_scalar(name)}\n    labels:\n{labels}"
+    return {"name": name, "pairs": _parse_pairs(pairs)}
 
 
 def _split_values(given: str, names: int) -> tuple[str, str, list[str]]:
@@ -88,36 +129,29 @@ _TEST_EXAMPLES = (
 def test(**options: str | tuple[str, ...]) -> None:
     """Create a test file."""
     results = [
-        _render_result(given, result)
+        _parse_result(given, result)
         for result, flag in (("pass", "passing"), ("fail", "failing"), ("skip", "skipped"))
         for given in options[flag]
     ]
-    values = str(options["values"])
-    text = (
-        "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\n"
-        f"metadata:\n  name: {render_scalar(str(options['name']))}\n\n"
-        f"# list of policy files\npolicies:\n{render_list_items(options['policies'], '  ')}\n"
-        f"# list of resource files\nresources:\n{render_list_items(options['resources'], '  ')}\n"
-        f"# variables file (optional)\nvariables: {render_scalar(values) if values else ''}\n\n"
-        f"# list of expected results\nresults:\n{''.join(results)}"
-    )
-    write_text(text, str(options["output"]))
+    facts = {name: options[name] for name in ("name", "policies", "resources", "values")}
+    _write(str(options["output"]), "test", results=results, **facts)
 
 
-def _render_result(given: str, result: str) -> str:
+def _parse_result(given: str, result: str) -> JsonObject:
     parts = given.split(",")
     if len(parts) not in (5, 6):
         raise click.UsageError(
             f'"{given}" is no expected result: write policy,rule,name,namespace,kind'
         )
     policy, rule, name, namespace, kind = parts[:5]
-    resource = f"{namespace}/{name}" if namespace else name
-    patched = f"    patchedResources: {render_scalar(parts[5])}\n" if len(parts) == 6 else ""
-    return (
-        f"  - policy: {render_scalar(policy)}\n    rule: {render_scalar(rule)}\n"
-        f"    resources:\n      - {render_scalar(resource)}\n"
-        f"    kind: {render_scalar(kind)}\n{patched}    result: {result}\n"
-    )
+    return {
+        "policy": policy,
+        "rule": rule,
+        "resource": f"{namespace}/{name}" if namespace else name,
+        "kind": kind,
+        "patched": parts[5] if len(parts) == 6 else None,
+        "result": result,
+    }
 
 
 _FIELDS = {"kind": "kinds", "name": "names", "namespace": "namespaces", "operation": "operations"}
@@ -147,34 +181,28 @@ def exception(
     **more: str | tuple[str, ...],
 ) -> None:
     """Create a policy exception with the given NAME."""
-    text = (
-        "apiVersion: kyverno.io/v2\nkind: PolicyException\n"
-        f"metadata:\n  name: {render_scalar(arguments[0])}\n"
-        f"  namespace: {render_scalar(str(more['namespace']) or 'default')}\n"
-        f"spec:\n  background: {'true' if background else 'false'}\n  match:\n"
-        f"{_render_filters('any', any_of)}{_render_filters('all', all_of)}"
-        f"  exceptions:\n{''.join(_render_rules(given) for given in more['policy_rules'])}"
+    _write(
+        str(more["output"]),
+        "exception",
+        name=arguments[0],
+        namespace=str(more["namespace"]) or "default",
+        background=background,
+        matches={
+            "any": [_parse_filter(given) for given in any_of],
+            "all": [_parse_filter(given) for given in all_of],
+        },
+        exceptions=[_parse_rules(given) for given in more["policy_rules"]],
     )
-    write_text(text, str(more["output"]))
 
 
-def _render_rules(given: str) -> str:
+def _parse_rules(given: str) -> tuple[str, list[str]]:
     policy, *rules = given.split(",")
     if not policy or not all(rules) or not rules:
         raise click.UsageError(f'"{given}" names no rules: write policy,rule-1,rule-2')
-    return (
-        f"    - policyName: {render_scalar(policy)}\n      ruleNames:\n"
-        f"{render_list_items(rules, '        ')}"
-    )
+    return policy, rules
 
 
-def _render_filters(word: str, given: tuple[str, ...]) -> str:
-    if not given:
-        return ""
-    return f"    {word}:\n" + "".join(_render_filter(filter_) for filter_ in given)
-
-
-def _render_filter(given: str) -> str:
+def _parse_filter(given: str) -> dict[str, list[str]]:
     fields: dict[str, list[str]] = {}
     for part in given.split(","):
         key, equals, value = part.partition("=")
@@ -182,12 +210,7 @@ def _render_filter(given: str) -> str:
             known = ", ".join(f"{name}=" for name in _FIELDS)
             raise click.UsageError(f'"{part}" in "{given}" is no filter: use {known}')
         fields.setdefault(_FIELDS[key], []).append(value)
-    lines = "".join(
-        f"        {field}:\n{render_list_items(fields[field], '          ')}"
-        for field in _FIELDS.values()
-        if field in fields
-    )
-    return f"    - resources:\n{lines}"
+    return {field: fields[field] for field in _FIELDS.values() if field in fields}
 
 
 @click.command(
@@ -200,23 +223,9 @@ def _render_filter(given: str) -> str:
 @slice_option("-r", "--role", "roles", help="Roles.")
 @slice_option("-c", "--cluster-role", "cluster_roles", help="Cluster roles.")
 @slice_option("-g", "--group", "groups", help="Groups.")
-def user_info(
-    *,
-    output: str,
-    username: str,
-    roles: tuple[str, ...],
-    cluster_roles: tuple[str, ...],
-    groups: tuple[str, ...],
-) -> None:
+def user_info(*, output: str, **facts: str | tuple[str, ...]) -> None:
     """Create a user info file."""
-    text = (
-        "apiVersion: cli.kyverno.io/v1alpha1\nkind: UserInfo\n\n"
-        f"# list of roles\nroles:\n{render_list_items(roles, '  ')}\n"
-        f"# list of cluster roles\nclusterRoles:\n{render_list_items(cluster_roles, '  ')}\n"
-        f"userInfo:\n  # user name\n  username: {render_scalar(username)}\n\n"
-        f"  # list of groups\n  groups:\n{render_list_items(groups, '    ')}"
-    )
-    write_text(text, output)
+    _write(output, "user-info", **facts)
 
 
 @click.command(
@@ -236,12 +245,7 @@ def metrics_config(
     namespaces = {"include": included, "exclude": excluded}
     given = msgspec.json.encode({key: names for key, names in namespaces.items() if names})
     shown = msgspec.json.format(given, indent=2).decode()
-    text = (
-        f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {render_scalar(name)}\n"
-        f"  namespace: {render_scalar(namespace)}\ndata:\n  namespaces: |\n"
-        f"{textwrap.indent(shown, '    ')}\n"
-    )
-    write_text(text, output)
+    _write(output, "metrics-config", name=name, namespace=namespace, namespaces=shown)
 
 
 _ALL_VERBS = ("create", "get", "update", "delete", "list", "watch")
@@ -277,77 +281,39 @@ def cluster_role(
     """Create a ClusterRole with the given NAME for resources that policies work on."""
     if not all(controllers):
         raise click.UsageError("invalid controller provided: it has no name")
-    chosen = _ALL_VERBS if verbs[0] == "all" else _split_all(verbs)
-    labels = "".join(
-        f'      {render_scalar(f"rbac.kyverno.io/aggregate-to-{name}")}: "true"\n'
-        for name in controllers
+    _write(
+        output,
+        "controller-rights",
+        name=f"kyverno-{arguments[0]}-permission",
+        controllers=controllers,
+        api_group=api_groups,
+        resources=_split_all(resources),
+        verbs=_ALL_VERBS if verbs[0] == "all" else _split_all(verbs),
     )
-    name = render_scalar(f"kyverno-{arguments[0]}-permission")
-    text = (
-        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n"
-        f"metadata:\n  name: {name}\n  labels:\n{labels}"
-        f"rules:\n  - apiGroups: {_render_list([api_groups])}\n"
-        f"    resources: {_render_list(_split_all(resources))}\n"
-        f"    verbs: {_render_list(chosen)}\n"
-    )
-    write_text(text, output)
 
 
 def _split_all(given: Iterable[str]) -> list[str]:
     return [part for text in given for part in split_commas(text)]
 
 
-def _render_list(items: Iterable[str]) -> str:
-    return "[" + ", ".join(render_json(item) for item in items) + "]"
-
-
-_PLAIN_VALUES = frozenset(("true", "false"))
-
-
-def write_text(text: str, path: str) -> None:
-    """Print the text, or write it to a file."""
-    if path:
-        Path(path).write_text(text, encoding="utf-8")
-    else:
-        click.echo(text, nl=False)
-
-
-def render_list_items(items: Iterable[str], indent: str) -> str:
-    """Render the lines of a list."""
-    return "".join(f"{indent}- {render_scalar(item, indent)}\n" for item in items)
-
-
-def render_labels(labels: Mapping[str, str], indent: str) -> str:
-    """The lines of a mapping from text to text."""
-    return "".join(
-        f"{indent}{render_scalar(key)}: {render_scalar(value, indent)}\n"
-        for key, value in sorted(labels.items())
-    )
-
-
-def render_values(values: Mapping[str, str], indent: str) -> str:
-    """The lines of a mapping whose values may be numbers and booleans."""
-    return "".join(
-        f"{indent}{render_scalar(key)}: {_render_value(value, indent)}\n"
-        for key, value in sorted(values.items())
-    )
-
-
-def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
-    """Parse `key=value` pairs."""
+def _parse_pairs(pairs: Iterable[str]) -> list[tuple[str, str]]:
+    """Parse `key=value` pairs, sorted by key; the last value of a key counts."""
     made: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key or not equals or not value:
             raise click.UsageError(f'"{pair}" is no pair: write key=value')
         made[key] = value
-    return made
+    return sorted(made.items())
 
 
-def _render_value(text: str, indent: str) -> str:
-    if text in _PLAIN_VALUES or text.removeprefix("-").isdecimal():
-        return text
-    return render_scalar(text, indent)
+def _write(path: str, template: str, /, **facts: Json) -> None:
+    """Print the file of a template, or write it to a path."""
+    text = render_template(template, **facts)
+    if path:
+        Path(path).write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
 
 
 create = LazyGroup(

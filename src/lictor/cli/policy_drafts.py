@@ -1,29 +1,22 @@
 """Writes a first policy with resources and a test, from templates; they pass `lint` and `test`."""
 
 import re
-import textwrap
 from collections.abc import Iterable
 from copy import deepcopy
 from enum import StrEnum
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
+from lictor.cli.create import render_template
 from lictor.cli.field_demands import ABSENT, FieldDemand
 from lictor.core.errors import UsageError
 from lictor.core.facts.resource_names import ResourceType
 from lictor.core.raw import Json, JsonObject
-from lictor.core.report.yaml_text import render_scalar, render_yaml
+from lictor.core.report.yaml_text import render_yaml
 from lictor.lint.cluster_mutations import is_defaulted
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
 _SYSTEM = "kube-system"
-_TEMPLATES = Path(__file__).parent / "policy_templates"
 _OPERATIONS = re.compile("(>=|<=|>|<)(.+)")
 _PATTERN = re.compile(r"^[!<>]|[*?|]")
 _NAME = "{{ request.object.metadata.name }}"
@@ -94,24 +87,6 @@ def draft_files(draft: PolicyDraft) -> dict[str, str]:
     return _draft_validation(draft, draft.demand)
 
 
-@cache
-def _load_templates() -> "Environment":
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    made = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701  (YAML; every free text goes through `scalar` or `yaml`)
-    )
-    made.filters["scalar"] = render_scalar
-    made.filters["yaml"] = lambda body, indent: textwrap.indent(
-        render_yaml(body).rstrip("\n"), " " * indent
-    )
-    return made
-
-
 def _render(name: str, draft: PolicyDraft, **facts: Json) -> str:
     kind = draft.kind
     known = {
@@ -121,7 +96,7 @@ def _render(name: str, draft: PolicyDraft, **facts: Json) -> str:
         "system_filter": draft.system_filter,
         "created_only": False,
     }
-    return _load_templates().get_template(f"{name}.yaml.j2").render({**known, **facts})
+    return render_template(name, **{**known, **facts})
 
 
 def _render_objects(objects: Iterable[JsonObject]) -> str:
