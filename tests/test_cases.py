@@ -42,8 +42,8 @@ def run(case: TestCase) -> tuple[CaseRun, TestAnswers]:
 def judge(
     made: CaseRun, answers: TestAnswers, rows: tuple[TestResult, ...]
 ) -> Iterator[tuple[TestResult, TestOutcome]]:
-    judge = made.judge_with(answers)
-    return ((row, outcome) for row in rows for outcome in judge.judge(row))
+    comparer = made.make_comparer(answers)
+    return ((row, outcome) for row in rows for outcome in comparer.compare(row))
 
 
 def is_about_cel(row: TestResult) -> bool:

@@ -31,8 +31,8 @@ def passes(path: str) -> bool:
             answers = run.run()
         except LictorError:
             return False
-        judge = run.judge_with(answers)
-        outcomes = [outcome for row in case.test.results for outcome in judge.judge(row)]
+        comparer = run.make_comparer(answers)
+        outcomes = [outcome for row in case.test.results for outcome in comparer.compare(row)]
         outcomes += run_checks(case.test.checks, answers, case.path)
         if not all(outcome.ok for outcome in outcomes):
             return False

@@ -20,7 +20,7 @@ from lictor.cli.apply_plan import (
     list_output_files,
     make_plan,
 )
-from lictor.cli.apply_printer import ApplyPrinter, PrinterFlags, shows_progress, track
+from lictor.cli.apply_printer import ApplyPrinter, PrinterFlags
 from lictor.cli.apply_run import COLLECT_AFTER, ApplyRun, DocumentResult
 from lictor.cli.deprecations import report_deprecations, warning_options
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
@@ -29,7 +29,7 @@ from lictor.cli.inputs.policies import LoadedPolicies, load_policy_files
 from lictor.cli.inputs.repositories import GitAccess
 from lictor.cli.inputs.shards import Shard
 from lictor.cli.inputs.sources import PolicySource, hide_credentials, read_policies
-from lictor.cli.terminal import wants_color
+from lictor.cli.terminal import shows_progress, track, wants_color
 from lictor.core.errors import LoadError
 from lictor.core.families.built_in import load_part
 from lictor.core.garbage import keeping_garbage

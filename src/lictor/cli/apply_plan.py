@@ -198,7 +198,7 @@ def check_flags(flags: ApplyFlags) -> None:
         in flags.policies
         and STDIN in flags.resource_paths,
         "crd-paths and kubeconfig flags are mutually exclusive, please use only one of them": (
-            flags.definition_paths and flags.kubeconfig.strip()
+            flags.kubeconfig.strip() and flags.definition_paths
         ),
         "both resource and json files can not be used together, use one or the other": (
             flags.resource_paths and flags.json

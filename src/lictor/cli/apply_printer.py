@@ -1,10 +1,9 @@
 """Prints the results of `apply` in every format, as they arrive."""
 
 import sys
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import click
 import msgspec
@@ -27,82 +26,9 @@ from lictor.core.report.policy_report import ReportFormat, ReportStream
 from lictor.core.report.summary import Counts
 from lictor.core.report.yaml_text import render_yaml
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-Item = TypeVar("Item")
-
-PROGRESS_DELAY_SECONDS = 1.0
-# The clock is read once per this many items: an item may take microseconds.
-_STRIDE = 16
 _DIVIDER = "-" * 70
 # Formats that are read by people: messages go to standard output too.
 _FOR_PEOPLE: Final = frozenset({ApplyOutput.TEXT, ApplyOutput.TABLE})
-
-
-def shows_progress() -> bool:
-    """Whether progress bars are shown: only on a terminal that shows no results."""
-    # If stdout is a terminal too, the results show the progress, and a bar would overwrite them.
-    is_shown = sys.stderr is not None and sys.stderr.isatty()
-    return is_shown and not (sys.stdout is not None and sys.stdout.isatty())
-
-
-def track(
-    items: Iterable[Item],
-    total: int | None = None,
-    label: str = "Working",
-    *,
-    measure: Callable[[Item], int] | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterable[Item]:
-    """Return the items; while they are read, show a progress bar on stderr after one second.
-
-    `total` is a number of items, or of bytes if `measure` returns the bytes of an item.
-    """
-    if not shows_progress():
-        return items
-    return _track(iter(items), total, label, measure, clock)
-
-
-def _track(
-    items: Iterator[Item],
-    total: int | None,
-    label: str,
-    measure: Callable[[Item], int] | None,
-    clock: Callable[[], float],
-) -> Iterator[Item]:
-    deadline = clock() + PROGRESS_DELAY_SECONDS
-    done = 0
-    for count, item in enumerate(items, 1):
-        yield item
-        done += measure(item) if measure else 1
-        if count % _STRIDE == 0 and clock() > deadline:
-            break
-    else:
-        return
-    with _show_progress(in_bytes=measure is not None) as progress:
-        task = progress.add_task(label, total=total, completed=done)
-        for item in items:
-            yield item
-            progress.advance(task, measure(item) if measure else 1)
-
-
-def _show_progress(*, in_bytes: bool) -> "Progress":
-    from rich import progress
-    from rich.console import Console
-
-    return progress.Progress(
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TextColumn("left"),
-        progress.TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        # Otherwise rich replaces stdout, and results meant for a file go to its stream.
-        redirect_stdout=False,
-    )
 
 
 class PrinterFlags(msgspec.Struct, frozen=True):

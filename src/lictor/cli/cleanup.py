@@ -66,7 +66,7 @@ def cleanup(
     flags = Flags(exception_namespace=cluster.pop("exception_namespace"))
     names = Names(prefix, namespace)
     previews = query_cluster(
-        **cluster, ask=lambda client: _list_previews(client, flags, names, arguments, given)
+        **cluster, query=lambda client: _list_previews(client, flags, names, arguments, given)
     )
     click.echo(render_record(previews) if form == "json" else render_text(previews), nl=False)
     return 1 if any(each.problems or each.undecided for each in previews) else 0

@@ -38,7 +38,7 @@ def with_cluster(function: Function) -> Function:
 
 
 def query_cluster(
-    kubeconfig: str, context: str, ask: "Callable[[Client], Awaitable[Answer]]"
+    kubeconfig: str, context: str, query: "Callable[[Client], Awaitable[Answer]]"
 ) -> Answer:
     """What a coroutine learns from the API server."""
     from lictor.kubernetes.client import Client
@@ -47,7 +47,7 @@ def query_cluster(
     async def run() -> Answer:
         client = Client(load_config(kubeconfig, context))
         try:
-            return await ask(client)
+            return await query(client)
         finally:
             await client.close()
 

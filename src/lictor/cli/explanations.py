@@ -71,7 +71,7 @@ def _select_rule(explanations: Sequence[Explanation], name: str) -> list[Explana
 
 
 # What a policy answered on the way, and its results.
-Judge: TypeAlias = Callable[[Request], tuple[Sequence[ClosureAnswer], Sequence[Result]]]
+TracePolicy: TypeAlias = Callable[[Request], tuple[Sequence[ClosureAnswer], Sequence[Result]]]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Explainer:
     def explain(self, resource: JsonObject) -> Iterator[Explanation]:
         """The explanation of each policy for one resource."""
         request, name = self.requests.make_request(resource), name_resource(resource)
-        for policy, evaluate in self._listeners:
+        for policy, evaluate in self._traced_policies:
             kind = registry().of(policy)
             heard, results = evaluate(request)
             rules = kind.family.explain(policy, self.policies.bindings, heard, results)
@@ -127,7 +127,7 @@ class Explainer:
             yield Explanation(policy.metadata.name, name, rules)
 
     @cached_property
-    def _listeners(self) -> list[tuple[PolicyRecord, Judge]]:
+    def _traced_policies(self) -> list[tuple[PolicyRecord, TracePolicy]]:
         """The chosen policies, each compiled once for all resources."""
         return [
             (policy, self._compile(policy))
@@ -135,7 +135,7 @@ class Explainer:
             if not self.names or policy.metadata.name in self.names
         ]
 
-    def _compile(self, policy: PolicyRecord) -> Judge:
+    def _compile(self, policy: PolicyRecord) -> TracePolicy:
         options = choose_options(self.given, OfflineLookups(self.requests.values, self.given))
         if registry().of(policy).role is not Role.POLICY:
             return _compile_deletion(policy, self.exceptions, options)
@@ -151,7 +151,7 @@ class Explainer:
 
 def _compile_deletion(
     policy: PolicyRecord, exceptions: tuple[PolicyRecord, ...], options: CompileOptions
-) -> Judge:
+) -> TracePolicy:
     recorder = Recorder()
     options["watch_rule"] = recorder.for_rule
     programs = compile_cleanups((policy, *exceptions), **options)

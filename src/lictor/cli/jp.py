@@ -41,10 +41,10 @@ def query(
         raise UsageError("at least one query or input object is required")
     value = read_input(read_text(path), path) if path else None
     if not queries:
-        queries.append(ask("a jmespath expression"))
+        queries.append(read_prompted("a jmespath expression"))
     # As in Kyverno: for an empty object in the file, another input is read.
     if value is None:
-        value = read_input(ask("input object"), "standard input")
+        value = read_input(read_prompted("input object"), "standard input")
     for text in queries:
         result = _evaluate(text, value)
         click.echo(f"# {text}")
@@ -88,7 +88,7 @@ def parse(*, arguments: tuple[str, ...], files: tuple[str, ...]) -> None:
     """Parse JMESPath expressions and show their trees."""
     from lictor.core.lang.jmespath import parse_query
 
-    expressions = collect_expressions(arguments, files) or [ask("a jmespath expression")]
+    expressions = collect_expressions(arguments, files) or [read_prompted("a jmespath expression")]
     for expression in expressions:
         try:
             tree = parse_query(expression)
@@ -146,8 +146,8 @@ def read_text(file: str) -> str:
         raise LoadError(f"failed to read file {file}: {reason}") from error
 
 
-def ask(what: str) -> str:
-    """Read standard input, saying what is expected of it."""
+def read_prompted(what: str) -> str:
+    """Read standard input, after a message that names what is expected."""
     click.echo("Reading from terminal input.")
     click.echo(f"Enter {what} and hit Ctrl+D.")
     return sys.stdin.buffer.read().decode("utf-8", errors="replace")

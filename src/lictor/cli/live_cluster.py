@@ -41,9 +41,9 @@ class LiveCluster:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="cluster")
         self._thread.start()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.client = self.ask(_build(lambda: Client(config)))
+        self.client = self.run(_build(lambda: Client(config)))
         flags = Flags(enable_config_map_caching=False)
-        self.lookups = self.ask(_build(lambda: ClusterLookups(self.client, self._loop, flags)))
+        self.lookups = self.run(_build(lambda: ClusterLookups(self.client, self._loop, flags)))
         self._served: tuple[Collection, ...] | None = None
 
     def __enter__(self) -> "LiveCluster":
@@ -55,7 +55,7 @@ class LiveCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.ask(self._end())
+        self.run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -64,20 +64,20 @@ class LiveCluster:
     def served(self) -> tuple[Collection, ...]:
         """The collections of the API server, read once."""
         if self._served is None:
-            self._served = self.ask(ServedKinds(self.client).read())
+            self._served = self.run(ServedKinds(self.client).read())
         return self._served
 
     def read_definitions(self) -> tuple[Json, ...]:
         """The CustomResourceDefinitions of the cluster."""
         try:
-            return tuple(self.ask(self.client.list(CUSTOM_RESOURCE_DEFINITION)))
+            return tuple(self.run(self.client.list(CUSTOM_RESOURCE_DEFINITION)))
         except ApiError as error:
             # Without them, fields of custom kinds would go unchecked unnoticed.
             raise LookupFailedError(
                 f"cannot read the CustomResourceDefinitions of the cluster: {error}"
             ) from error
 
-    def ask(self, question: Coroutine[None, None, T]) -> T:
+    def run(self, question: Coroutine[None, None, T]) -> T:
         """Wait for the answer of a coroutine."""
         return asyncio.run_coroutine_threadsafe(question, self._loop).result()
 
@@ -89,7 +89,7 @@ class LiveCluster:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-        self.ask(begin())
+        self.run(begin())
 
     def stream(self, sources: list[AsyncIterator[T]], at_once: int) -> Iterator[T]:
         """What the sources give, one source after the other, while `at_once` of them are read.
@@ -103,7 +103,7 @@ class LiveCluster:
         for source, queue in zip(sources, queues, strict=True):
             self.start(_fill(source, queue, gate))
         for queue in queues:
-            while (item := self.ask(queue.get())) is not None:
+            while (item := self.run(queue.get())) is not None:
                 if isinstance(item, Exception):
                     raise item
                 yield item
@@ -132,7 +132,7 @@ async def _build(make: Callable[[], T]) -> T:
 
 def _read(cluster: LiveCluster, kinds: Iterable[Resource]) -> Iterator[SourceText]:
     for kind in kinds:
-        for item in cluster.ask(_list(cluster.client, kind)):
+        for item in cluster.run(_list(cluster.client, kind)):
             metadata = item["metadata"]
             place = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
             yield SourceText(f"{kind.kind} {place}", orjson.dumps(drop_managed_fields(item)))
@@ -160,7 +160,7 @@ class LiveLookups(SweepLookups):
     def namespaces(self) -> Mapping[str, JsonObject]:
         """All namespaces by name, read once."""
         if self._namespaces is None:
-            found = self._cluster.ask(self._cluster.client.list(NAMESPACE))
+            found = self._cluster.run(self._cluster.client.list(NAMESPACE))
             self._namespaces = {item["metadata"]["name"]: item for item in found}
         return self._namespaces
 
@@ -169,7 +169,7 @@ class LiveLookups(SweepLookups):
             self._follows_entries = True
             entries = self._cluster.lookups.global_context
             self._cluster.start(entries.run())
-            self._cluster.ask(entries.wait())
+            self._cluster.run(entries.wait())
         return super().global_reference(name)
 
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:

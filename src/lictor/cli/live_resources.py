@@ -61,7 +61,7 @@ class LiveResources:
         self._warn = warn
         self._failed: set[Resource] = set()
         self._kinds = list(kinds)
-        self.count = cluster.ask(self._count())
+        self.count = cluster.run(self._count())
         if kinds and len(self._failed) == len(kinds):
             raise LoadError("none of the resources that the policies match could be read")
 

@@ -76,7 +76,7 @@ def preview(
     flags = Flags(exception_namespace=exception_namespace)
     names = Names(prefix, namespace)
     found = query_cluster(
-        **cluster, ask=lambda client: preview_policies(client, flags, names, given, limit=limit)
+        **cluster, query=lambda client: preview_policies(client, flags, names, given, limit=limit)
     )
     click.echo(render_record(found) if form == "json" else render_preview(found), nl=False)
     affected = found.refused or found.changed or found.undecided or found.undeletable

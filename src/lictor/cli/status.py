@@ -50,7 +50,7 @@ def status(*, top: int, form: str, namespace: str, prefix: str, **cluster: str) 
     from lictor.controllers.installation_status import read_installation
 
     names = Names(prefix, namespace)
-    found = query_cluster(**cluster, ask=lambda client: read_installation(client, names, top=top))
+    found = query_cluster(**cluster, query=lambda client: read_installation(client, names, top=top))
     click.echo(render_record(found) if form == "json" else render_status(found), nl=False)
     return 0 if found.is_well else 1
 

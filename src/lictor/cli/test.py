@@ -204,16 +204,16 @@ class _Run(msgspec.Struct):
     coverage: "CoverageRun | None" = None
     cluster: "LiveCluster | None" = None
 
-    def say(self, text: str = "") -> None:
+    def print_line(self, text: str = "") -> None:
         """Print a line for people; to standard error if standard output is for a program."""
         click.echo(text, err=bool(self.flags.output_format))
 
     def find_cases(self) -> list[TestCase]:
         """All tests; empty where there are none and that is no error."""
         if self.selector.errors:
-            self.say("\nFilter errors:")
+            self.print_line("\nFilter errors:")
             for error in self.selector.errors:
-                self.say(f"  Error: {error}")
+                self.print_line(f"  Error: {error}")
         access = GitAccess(self.flags.git_branch, allow_outside=self.flags.allow_outside)
         files = [
             file
@@ -229,13 +229,13 @@ class _Run(msgspec.Struct):
         return cases
 
     def _show_problems(self, problems: dict[str, str]) -> None:
-        self.say("\nTest errors:")
+        self.print_line("\nTest errors:")
         for path, problem in problems.items():
-            self.say(f"  Path: {path}")
-            self.say(f"    Error: {problem}")
+            self.print_line(f"  Path: {path}")
+            self.print_line(f"    Error: {problem}")
 
     def _end_without_cases(self) -> None:
-        self.say("\nNo test yamls available")
+        self.print_line("\nNo test yamls available")
         if self.flags.require_tests:
             raise LictorError("no tests found")
         if self.selector.errors:
@@ -244,7 +244,7 @@ class _Run(msgspec.Struct):
     def run_case(self, case: TestCase) -> None:
         """Run one test and show its outcomes; one that cannot run does not stop the others."""
         if case.test.outdated:
-            self.say(f"\nWARNING: test file ({case.path}) uses a deprecated schema")
+            self.print_line(f"\nWARNING: test file ({case.path}) uses a deprecated schema")
             raise LictorError(
                 f"test file {case.path} uses a deprecated schema - "
                 f"please migrate to the latest format: {hint_at_fix(case.path)}"
@@ -252,22 +252,22 @@ class _Run(msgspec.Struct):
         rows = self._select_rows(case.test.results)
         if not rows and (case.test.results or not case.test.checks):
             return
-        self.say(f"Loading test {case.test.metadata.name} ( {case.path} ) ...")
+        self.print_line(f"Loading test {case.test.metadata.name} ( {case.path} ) ...")
         try:
-            outcomes = self._judge(case, rows)
+            outcomes = self._run_case(case, rows)
         except LictorError as error:
-            self.say(f"  ERROR: failed to run test ({error})")
+            self.print_line(f"  ERROR: failed to run test ({error})")
             self.errors.append(f"{case.path}: failed to run test ({error})")
             return
         self.outcomes += outcomes
         if not self.flags.fail_only and not self.flags.output_format:
-            self.say(f"\n{self._render_table(outcomes)}")
+            self.print_line(f"\n{self._render_table(outcomes)}")
         for outcome in outcomes:
             if outcome.error:
-                self.say(f"  ERROR: {outcome.policy} -> {outcome.resource}: {outcome.error}")
+                self.print_line(f"  ERROR: {outcome.policy} -> {outcome.resource}: {outcome.error}")
 
-    def _judge(self, case: TestCase, rows: Sequence[TestResult]) -> list[TestOutcome]:
-        run = CaseRun(case, self.say, print_notes, self.registries)
+    def _run_case(self, case: TestCase, rows: Sequence[TestResult]) -> list[TestOutcome]:
+        run = CaseRun(case, self.print_line, print_notes, self.registries)
         inputs = run.load()
         if self.flags.deprecation_warnings or self.flags.warnings_as_errors:
             found = inputs.policies.deprecations
@@ -279,14 +279,14 @@ class _Run(msgspec.Struct):
 
             inputs = replace(inputs, make_lookups=partial(LiveLookups, self.cluster))
         answers = evaluate_inputs(inputs)
-        self.say("  Checking results ...")
+        self.print_line("  Checking results ...")
         outcomes = run.compare(rows, answers)
         if self.coverage is not None:
             if all(outcome.ok for outcome in outcomes):
-                self.say("  Changing policies ...")
+                self.print_line("  Changing policies ...")
                 self.coverage.add(case, run, inputs, rows)
             else:
-                self.say("  No coverage: the test fails on the policies as they are")
+                self.print_line("  No coverage: the test fails on the policies as they are")
         return outcomes
 
     def _select_rows(self, results: Iterable[TestResult]) -> list[TestResult]:
@@ -308,15 +308,15 @@ class _Run(msgspec.Struct):
         if self.flags.output_format:
             self._print_format(failures if self.flags.fail_only else self.outcomes)
         if self.flags.fail_only:
-            self.say(f"\nTest Summary: {len(failures)} out of {total} tests failed\n")
+            self.print_line(f"\nTest Summary: {len(failures)} out of {total} tests failed\n")
         else:
             passed = sum(outcome.result is Status.PASS for outcome in self.outcomes)
             left_out = total - len(failures) - passed
             excluded = f", {left_out} excluded" if left_out else ""
             counts = f"{passed} tests passed and {len(failures)} tests failed{excluded}"
-            self.say(f"\nTest Summary: {counts}\n")
+            self.print_line(f"\nTest Summary: {counts}\n")
         if failures and self.flags.fail_only and not self.flags.output_format:
-            self.say(f"Aggregated Failed Test Cases : \n{self._render_table(failures)}")
+            self.print_line(f"Aggregated Failed Test Cases : \n{self._render_table(failures)}")
         noticed = self._print_coverage()
         if self.errors:
             raise LictorError("; ".join(self.errors))
@@ -331,7 +331,7 @@ class _Run(msgspec.Struct):
             return 0
         report = self.coverage.report()
         for line in report.render():
-            self.say(line)
+            self.print_line(line)
         return report.mutants.percent
 
     def _print_format(self, outcomes: Iterable[TestOutcome]) -> None:

@@ -34,7 +34,7 @@ from lictor.core.model.request import Caller
 from lictor.core.ports import Lookups
 from lictor.core.raw import JsonObject
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 # Called with notes that are printed with -v.
 Note = Callable[[Iterable[str]], None]
 
@@ -129,25 +129,25 @@ class CaseInputs(msgspec.Struct, frozen=True):
 class CaseReader:
     """Loads the files of one test, and reports its progress."""
 
-    def __init__(self, case: TestCase, say: Say, note: Note) -> None:
+    def __init__(self, case: TestCase, print_line: PrintLine, note: Note) -> None:
         self._case = case
         self._test = case.test
-        self._say = say
+        self._print_line = print_line
         self._note = note
         self._read: dict[str, tuple[JsonObject, ...]] = {}
 
     def load(self) -> CaseInputs:
         """Everything; raises LictorError where something cannot be read."""
-        self._say("  Loading values/variables ...")
+        self._print_line("  Loading values/variables ...")
         values = GivenValues(self._load_values())
         caller = self._load_caller()
         policies = self._load_policies()
-        self._say("  Loading resources ...")
+        self._print_line("  Loading resources ...")
         resources = self._load_resources(self._test.resources)
         payloads = self._load_payloads()
         targets = self._load_resources(self._test.target_resources)
         given = self._collect_objects(resources, targets, policies)
-        self._say("  Loading exceptions ...")
+        self._print_line("  Loading exceptions ...")
         exceptions = load_exceptions(map(read_file, self._case.resolve(self._test.exceptions)))
         return CaseInputs(
             values=values,
@@ -183,30 +183,32 @@ class CaseReader:
     def _load_caller(self) -> Caller | None:
         if not self._test.userinfo:
             return None
-        self._say("  Loading user infos ...")
+        self._print_line("  Loading user infos ...")
         return load_caller(self._case.locate(self._test.userinfo))
 
     def _load_policies(self) -> LoadedPolicies:
-        self._say("  Loading policies ...")
+        self._print_line("  Loading policies ...")
         policies = load_policy_files(read_policies(self._case.resolve(self._test.policies)))
         for warning in policies.warnings:
-            self._say(f"  WARNING: {warning}")
+            self._print_line(f"  WARNING: {warning}")
         self._note(policies.notes)
         for policy in policies.unusable:
             if policy.is_later:
                 raise LictorError(f"{policy.kind} {policy.name}: {policy.reason}")
-            self._say(f"  ERROR: {policy.reason}")
+            self._print_line(f"  ERROR: {policy.reason}")
         return policies
 
     def _load_resources(self, paths: Iterable[str]) -> list[JsonObject]:
         """Each resource once: of two with one name, the first counts."""
         found: dict[tuple[str, ...], JsonObject] = {}
-        for text in read_resource_texts(self._case.resolve(paths), self._say):
+        for text in read_resource_texts(self._case.resolve(paths), self._print_line):
             for resource in load_resources(text.content, text.path):
                 api_version, kind, namespace, name = key_of(resource)
                 key = (api_version.rpartition("/")[0], kind, namespace, name)
                 if key in found:
-                    self._say(f"  warning: found duplicated resource {kind} {name} {namespace}")
+                    self._print_line(
+                        f"  warning: found duplicated resource {kind} {name} {namespace}"
+                    )
                 found.setdefault(key, resource)
         return list(found.values())
 
@@ -220,7 +222,9 @@ class CaseReader:
         loaded = {}
         for mode, paths in named.items():
             if paths:
-                self._say(f"  Loading {mode} {'payload' if mode == 'JSON' else 'payloads'} ...")
+                self._print_line(
+                    f"  Loading {mode} {'payload' if mode == 'JSON' else 'payloads'} ..."
+                )
                 loaded[mode] = tuple(p for path in paths for p in self._load_payload(path))
         return loaded
 
@@ -266,7 +270,7 @@ class CaseReader:
             try:
                 yield from self.read_expected(name)
             except LictorError as error:
-                self._say(f"  failed to read {name} ({error})")
+                self._print_line(f"  failed to read {name} ({error})")
 
 
 def _list_definitions(objects: Iterable[JsonObject]) -> Iterator[JsonObject]:

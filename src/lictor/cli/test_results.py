@@ -99,17 +99,17 @@ class ResultComparer:
         self._source = source
         self._number = 0
 
-    def judge(self, expected: TestResult) -> Iterator[TestOutcome]:
+    def compare(self, expected: TestResult) -> Iterator[TestOutcome]:
         """The outcomes of one row of `results`."""
         if expected.operation:
             answers = self._answers.by_operation[expected.operation]
             other = ResultComparer(answers, self._read, self._source)
             other._number = self._number
-            yield from other.judge(replace(expected, operation=""))
+            yield from other.compare(replace(expected, operation=""))
             self._number = other._number
             return
         for keys in self._select(expected):
-            outcomes = [each for key in keys for each in self._judge_resource(expected, key)]
+            outcomes = [each for key in keys for each in self._compare_resource(expected, key)]
             # Other resources of the same name, or of all, need not concern the rule.
             seen = any(each.reason != EXCLUDED for each in outcomes)
             for each in outcomes:
@@ -128,7 +128,7 @@ class ResultComparer:
         # A row that names nothing, or nothing that is there, speaks of everything.
         return [keys for keys in chosen if keys] or [known]
 
-    def _judge_resource(self, expected: TestResult, key: ResourceKey) -> list[TestOutcome]:
+    def _compare_resource(self, expected: TestResult, key: ResourceKey) -> list[TestOutcome]:
         outcomes: list[TestOutcome] = []
         unnamed = False
         name = expected.policy.split("/")[-1]
@@ -142,7 +142,7 @@ class ResultComparer:
                         outcomes.append(self._outcome(expected, result.rule, shown, finding))
             if not outcomes and not unnamed:
                 outcomes.append(self._excluded(expected, response, key))
-        outcomes += self._judge_target(expected, key)
+        outcomes += self._compare_target(expected, key)
         if not outcomes and not unnamed:
             finding = _Finding(ok=False, reason="Not found", message="Not found")
             outcomes.append(self._outcome(expected, expected.rule, "/".join(key), finding))
@@ -168,7 +168,7 @@ class ResultComparer:
             return _Finding(ok=False, reason="Resource error", message=message)
         return _compare_status(expected, result)
 
-    def _judge_target(self, expected: TestResult, key: ResourceKey) -> list[TestOutcome]:
+    def _compare_target(self, expected: TestResult, key: ResourceKey) -> list[TestOutcome]:
         outcomes = []
         for response in self._answers.targets.get(key, ()):
             result = find_target(response, key)

@@ -19,7 +19,7 @@ from lictor.cli.responses import (
     list_responses,
     list_tested_policies,
 )
-from lictor.cli.test_cases import CaseInputs, CaseReader, Note, Say, TestCase
+from lictor.cli.test_cases import CaseInputs, CaseReader, Note, PrintLine, TestCase
 from lictor.cli.test_results import ResultComparer, find_target
 from lictor.core.engine import Engine
 from lictor.core.families.registry import registry
@@ -55,7 +55,7 @@ def run_checks(
                 if assertion is not None:
                     number += 1
                     problems = assertion(facts)
-                    verdict = _judge_check(problems, wanted=wanted)
+                    verdict = _compare_check(problems, wanted=wanted)
                     yield _make_outcome(number, response, result, verdict, source)
 
 
@@ -97,7 +97,7 @@ def _describe_result(result: Result) -> JsonObject:
     }
 
 
-def _judge_check(problems: Sequence[str], *, wanted: bool) -> tuple[bool, str]:
+def _compare_check(problems: Sequence[str], *, wanted: bool) -> tuple[bool, str]:
     if wanted:
         return not problems, "; ".join(problems) or "Ok"
     reason = "; ".join(problems) or "The assertion succeeded but was expected to fail"
@@ -128,14 +128,14 @@ class CaseRun:
     def __init__(
         self,
         case: TestCase,
-        say: Say,
+        print_line: PrintLine,
         note: Note = lambda _: None,
         registries: Registries | None = None,
     ) -> None:
         self._case = case
         self._registries = registries
-        self._say = say
-        self._reader = CaseReader(case, say, note)
+        self._print_line = print_line
+        self._reader = CaseReader(case, print_line, note)
 
     def run(self) -> TestAnswers:
         """Evaluate every policy on every resource; raises LictorError where that is impossible."""
@@ -145,7 +145,7 @@ class CaseRun:
         """Read all files, and return the next step. Raises LictorError if one cannot be read."""
         inputs = self._reader.load()
         inputs = replace(inputs, given=replace(inputs.given, registries=self._registries))
-        self._say(
+        self._print_line(
             f"  Applying {_count(len(inputs.policies), 'policy', 'policies')} to "
             f"{_count(len(inputs.resources), 'resource', 'resources')} with "
             f"{_count(len(inputs.exceptions), 'exception', 'exceptions')} ..."
@@ -155,11 +155,11 @@ class CaseRun:
 
     def compare(self, rows: Iterable[TestResult], answers: TestAnswers) -> list[TestOutcome]:
         """The outcomes of these rows, and of all checks of this test."""
-        comparer = self.judge_with(answers)
-        outcomes = [outcome for row in rows for outcome in comparer.judge(row)]
+        comparer = self.make_comparer(answers)
+        outcomes = [outcome for row in rows for outcome in comparer.compare(row)]
         return outcomes + list(run_checks(self._case.test.checks, answers, self._case.path))
 
-    def judge_with(self, answers: TestAnswers) -> ResultComparer:
+    def make_comparer(self, answers: TestAnswers) -> ResultComparer:
         """What compares the answers with the rows of this test."""
         return ResultComparer(answers, self._reader.read_expected, self._case.path)
 
@@ -170,7 +170,7 @@ class CaseRun:
         requests = RequestFactory(inputs.values)
         messages = (describe(requests.make_request(each).kind) for each in inputs.resources)
         for message in dict.fromkeys(filter(None, messages)):
-            self._say(f"  note: {message}")
+            self._print_line(f"  note: {message}")
 
 
 def evaluate_inputs(inputs: CaseInputs) -> TestAnswers:
@@ -184,31 +184,31 @@ def evaluate_inputs(inputs: CaseInputs) -> TestAnswers:
 
 def _evaluate_once(inputs: CaseInputs) -> TestAnswers:
     answers = TestAnswers()
-    for key, responses in chain(_judge_resources(inputs), _judge_payloads(inputs)):
+    for key, responses in chain(_evaluate_resources(inputs), _evaluate_payloads(inputs)):
         # A file may hold several payloads, all under its name.
         answers.triggers.setdefault(key, []).extend(responses)
     answers.targets.update(_find_targets(answers, inputs.targets))
     return answers
 
 
-def _judge_resources(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[TestedResponse]]]:
+def _evaluate_resources(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[TestedResponse]]]:
     policies, exceptions, given = inputs.policies, inputs.exceptions, inputs.given
     lookups = inputs.make_lookups(inputs.values, given)
     engine = Engine(compile_given(policies, exceptions, lookups, given))
-    judge_deletions = compile_deletions(policies, exceptions, lookups, given)
+    evaluate_deletions = compile_deletions(policies, exceptions, lookups, given)
     tested_policies = list_tested_policies((*policies.policies, *policies.listed_deletions))
     requests = RequestFactory(inputs.values, inputs.caller, _read_namespace_labels(given))
     for resource in inputs.resources:
         request = requests.make_request(resource)
         verdict = engine.evaluate(request, adapt=requests.adapt)
-        results = (*verdict.results, *judge_deletions(request))
+        results = (*verdict.results, *evaluate_deletions(request))
         yield (
             key_of(resource),
             list_responses(replace(verdict, results=results), tested_policies),
         )
 
 
-def _judge_payloads(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[TestedResponse]]]:
+def _evaluate_payloads(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[TestedResponse]]]:
     policies, given = inputs.policies, inputs.given
     lookups = inputs.make_lookups(inputs.values, given)
     tested_policies = list_tested_policies(
@@ -216,13 +216,13 @@ def _judge_payloads(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[Test
         for policy in (*policies.policies, *policies.listed_deletions)
         if not registry().of(policy).has_named_rules
     )
-    judge_deletions = compile_deletions(policies, inputs.exceptions, lookups, given)
+    evaluate_deletions = compile_deletions(policies, inputs.exceptions, lookups, given)
     for mode, payloads in inputs.payloads.items():
         chosen = policies.of_mode(mode)
         engine = Engine(compile_for_payloads(chosen, inputs.exceptions, lookups, given))
         for payload in payloads:
             verdict = engine.evaluate(payload.make_request(mode))
-            deletions = judge_deletions(Request.of(payload.body)) if mode == "JSON" else ()
+            deletions = evaluate_deletions(Request.of(payload.body)) if mode == "JSON" else ()
             verdict = replace(verdict, results=(*verdict.results, *deletions))
             yield ("", "", "", payload.path), list_responses(verdict, tested_policies)
 

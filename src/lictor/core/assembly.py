@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
@@ -113,13 +112,11 @@ def _list_with_role(
 ) -> Iterator[tuple[PolicyKind, PolicyRecord]]:
     """The documents with a role, in the order of their families."""
     known = registry()
-    chosen = [
-        (known.order(kind), kind, record)
-        for record in context.documents
-        if (kind := known.of(record)).role is role
-    ]
-    for _, kind, record in sorted(chosen, key=itemgetter(0)):
-        yield kind, record
+    chosen = [(known.of(record), record) for record in context.documents]
+    chosen = [(kind, record) for kind, record in chosen if kind.role is role]
+    if len(chosen) > 1:
+        chosen.sort(key=lambda each: known.order(each[0]))
+    yield from chosen
 
 
 class PolicyEngine(Engine):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lictor.cli.apply_printer import track
+from lictor.cli.terminal import track
 
 
 class Terminal(io.StringIO):

@@ -28,7 +28,7 @@ spec:
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: pod-%d}\n---\n"
 # The bar comes at once instead of after a second of work.
 SCRIPT = (
-    "import sys, lictor.cli.apply_printer as printer; printer.PROGRESS_DELAY_SECONDS = 0.0\n"
+    "import sys, lictor.cli.terminal as terminal; terminal.PROGRESS_DELAY_SECONDS = 0.0\n"
     "from lictor.cli.exit_codes import run; sys.exit(run(sys.argv[1:]))"
 )
 FORMATS = [

@@ -232,14 +232,14 @@ def _find_definitions(body: Json) -> Iterator[JsonObject]:
 
 
 def read_resource_texts(
-    paths: Iterable[str], say: Callable[[str], None] | None = None
+    paths: Iterable[str], warn: Callable[[str], None] | None = None
 ) -> Iterator[SourceText]:
     """The files with resources; if a later path cannot be read, that is reported and skipped."""
     for number, path in enumerate(paths):
         try:
             yield from map(read_any, locate_resources((path,)))
         except LictorError as error:
-            report_unreadable(path, number, error, say)
+            report_unreadable(path, number, error, warn)
 
 
 def load_resource_files(

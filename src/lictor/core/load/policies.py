@@ -5,7 +5,6 @@ A broken document becomes a problem; the others in the same file are loaded anyw
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from operator import itemgetter
 from typing import Generic, TypeVar
 
 import msgspec
@@ -87,12 +86,10 @@ class Loaded(msgspec.Struct, frozen=True):
     def with_role(self, *roles: Role) -> tuple[Sourced[PolicyRecord], ...]:
         """The documents with one of these roles, in the order of their families."""
         known = registry()
-        found = [
-            (known.order(kind), each)
-            for each in self.documents
-            if (kind := known.of(each.record)).role in roles
-        ]
-        return tuple(each for _, each in sorted(found, key=itemgetter(0)))
+        found = [each for each in self.documents if known.of(each.record).role in roles]
+        if len(found) > 1:
+            found.sort(key=lambda each: known.order(known.of(each.record)))
+        return tuple(found)
 
     @property
     def unsupported(self) -> tuple[Sourced[RawPolicy], ...]:
