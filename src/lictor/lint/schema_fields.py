@@ -99,7 +99,7 @@ def _describe(field_type: FieldType, name: str) -> SchemaField:
         name,
         name_type(field),
         tuple(field_type.enums.get(name, ())),
-        name in field_type.kept,
+        name in field_type.required,
         field.description,
     )
 

@@ -60,7 +60,7 @@ def _read_properties(place: FieldType, schema: JsonObject) -> None:
         place.enums = {name: tuple(words) for name, words in _list_enums(properties) if words}
     required = schema.get("required")
     names = required if isinstance(required, list) else ()
-    place.kept = frozenset(name for name in names if isinstance(name, str))
+    place.required = frozenset(name for name in names if isinstance(name, str))
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         place.others = ANYTHING
     elif schema.get("additionalProperties"):

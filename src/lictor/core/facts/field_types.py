@@ -25,7 +25,7 @@ class FieldType:
 
     __slots__ = (
         *("description", "element", "enums", "fields", "is_quantity"),
-        *("kept", "others", "scalar", "silent"),
+        *("kept", "others", "required", "scalar", "silent"),
     )
 
     def __init__(self) -> None:
@@ -40,6 +40,7 @@ class FieldType:
         self.silent: frozenset[str] = frozenset()
         # ... and lists and maps that are written even if empty.
         self.kept: frozenset[str] = frozenset()
+        self.required: frozenset[str] = frozenset()
         # The enums of fields, by field; other values are refused.
         self.enums: Mapping[str, tuple[str, ...]] = NO_FACTS.enums
         # Descriptions of custom kinds; built-in kinds have none here.
@@ -84,6 +85,7 @@ def link_type(name: str) -> FieldType:
         facts = load_type_facts().get(name, NO_FACTS)
         place.silent = frozenset(facts.silent)
         place.kept = frozenset(facts.kept)
+        place.required = frozenset(facts.required)
         place.enums = facts.enums
     return place
 
