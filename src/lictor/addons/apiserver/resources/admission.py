@@ -11,6 +11,11 @@ from lictor.core.raw import Json, JsonObject
 
 _MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
 _MAX_CONDITIONS = 64
+# By patch type: the field, and the type of its expression.
+_PATCHES = {
+    "ApplyConfiguration": ("applyConfiguration", "Object"),
+    "JSONPatch": ("jsonPatch", "list(JSONPatch)"),
+}
 _STATIC = ".static.k8s.io"
 _REVIEWS = ("v1", "v1beta1")
 
@@ -59,7 +64,8 @@ def check_client(client: CheckedField) -> None:
 
 def check_rule(rule: CheckedField) -> None:
     """What a wildcard includes must not be listed with it."""
-    for name, words in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
+    lists = {"operations": "operations", "apiGroups": "API groups", "apiVersions": "API versions"}
+    for name, words in lists.items():
         values = rule.list(name)
         if "*" in values and len(values) > 1:
             rule.invalid(name, f"if '*' is present, must not specify other {words}")
@@ -129,20 +135,36 @@ def check_operations(spec: CheckedField) -> None:
                 spec.unsupported(path, _MUTATING_OPERATIONS, operation)
 
 
-def _check_expression(holder: CheckedField, stored: frozenset[str], variables: Json = None) -> None:
-    """Does the expression compile, and is it true or false?"""
+def check_mutations(spec: CheckedField) -> None:
+    """The expressions of a mutating policy."""
+    stored = frozenset(
+        read_text(read_object(each, field), "expression")
+        for each in read_list(spec.old or {}, "mutations")
+        for field, _ in _PATCHES.values()
+    )
+    for mutation in spec.items("mutations"):
+        field, wanted = _PATCHES.get(mutation.text("patchType"), ("", ""))
+        if field and mutation.at(field).text("expression"):
+            _check_expression(mutation.at(field), stored, spec.get("variables"), wanted)
+
+
+def _check_expression(
+    holder: CheckedField, stored: frozenset[str], variables: Json = None, wanted: str = "bool"
+) -> None:
+    """Does the expression compile, and is it of the type?"""
     # The CEL engine is slow to load, and most configurations have no expressions.
     from lictor.addons.apiserver.schemas.cel_rules import find_type
 
     try:
         text = holder.text("expression")
-        found = find_type(text, variables, is_stored=text in stored)
+        has_patches = wanted != "bool"
+        found = find_type(text, variables, is_stored=text in stored, has_patches=has_patches)
     except SyntaxFaultError as error:
         holder.invalid("expression", f"compilation failed: {error}")
         return
     # The types of variables are not always known.
-    if found != "bool" and not (found == "dyn" and variables):
-        holder.invalid("expression", f"must evaluate to bool but got {found}")
+    if found != wanted and not (found == "dyn" and variables):
+        holder.invalid("expression", f"must evaluate to {wanted} but got {found}")
 
 
 def check_validations(spec: CheckedField) -> None:
