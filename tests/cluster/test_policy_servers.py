@@ -143,7 +143,7 @@ def test_policies_change_without_new_pods(site: Site, pods: PodRunner) -> None:
     site.wait_for_stage("broken", "active")
     site.add_policy("broken", "invalid", policyServer="blue")
     assert "are denied" in site.wait_for_stage("broken", "pending")
-    assert "team is missing" in site.create_pod("swap-3")[1]
+    wait_for(lambda: "team is missing" in site.create_pod("swap-3", "default")[1], pods)
     assert pods.started == started
     for name in ("swap", "broken", "away"):
         site.plane.kubectl("delete", f"clusteradmissionpolicies.{GROUP}", name, "--timeout=30s")
