@@ -238,6 +238,7 @@ _WORD = r'"(?:[^"\\]|\\.)+"'
 # Tests that do not hold for this value.
 _FALSE_FOR = (
     (re.compile(rf"PATH\.(?:startsWith|endsWith|contains)\({_WORD}\)"), '""'),
+    # re: linear - matched at one position, and the word ends at the first quote
     (re.compile(rf"PATH\.size\(\) > 0|{_WORD} in PATH"), "[]"),
 )
 
