@@ -157,9 +157,8 @@ class Engine:
         reads_clock = deadline is not None or self._note_times is not None
         now, limit = clock(), math.inf if deadline is None else deadline
         # Without a supervisor, a no-op call is cheapest.
-        note: Callable[[bytes], object] = (
-            (EVALUATIONS.place.note or EVALUATIONS.take_place()) if self._is_noted else bool
-        )
+        writes = (EVALUATIONS.place.note or EVALUATIONS.take_place()) if self._is_noted else None
+        note: Callable[[bytes], object] = writes or bool
         for step in steps:
             note(step.program.identity)
             before = case

@@ -103,8 +103,7 @@ def load_policy_files(
     if refused:
         broken = {_identify(found) for found in refused}
         policies = [each for each in policies if _identify_policy(each) not in broken]
-    if without_rules:
-        policies = [each for each in policies if each not in without_rules]
+    policies = [each for each in policies if each not in without_rules]
     return LoadedPolicies(
         policies=tuple(each.record for each in policies),
         deletions=tuple(each.record for each in by_role[Role.DELETION]),
