@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "lictor"
+# Goals: 700 files, 146,200 lines, 71,000 statements. These may only be lowered.
 MOST_FILES = 896
-MOST_LINES = 167_750
+MOST_LINES = 166_420
+MOST_STATEMENTS = 85_460
 SMALL = 60
 MOST_SMALL_SINGLE_USER = 5
 MOST_SHARED_NAMES = 0
@@ -51,6 +53,16 @@ class Module:
     def lines(self) -> int:
         return self.text.count("\n")
 
+    @property
+    def statements(self) -> int:
+        """Without imports and docstrings."""
+        return sum(
+            isinstance(node, ast.stmt)
+            and not isinstance(node, ast.Import | ast.ImportFrom)
+            and not (isinstance(node, ast.Expr) and is_text(node.value))
+            for node in ast.walk(self.tree)
+        )
+
     def list_imports(self):
         for node in ast.walk(self.tree):
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -63,6 +75,10 @@ class Module:
         for node in self.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 yield node.name
+
+
+def is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +95,11 @@ def read_module(path: Path) -> Module:
 
 def test_the_source_stays_small(modules):
     lines = sum(module.lines for module in modules)
-    print(f"{len(modules)} files, {lines} lines")
+    statements = sum(module.statements for module in modules)
+    print(f"{len(modules)} files, {lines} lines, {statements} statements")
     assert len(modules) <= MOST_FILES
     assert lines <= MOST_LINES
+    assert statements <= MOST_STATEMENTS
 
 
 def test_small_files_serve_more_than_one(modules):
