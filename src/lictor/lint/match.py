@@ -201,8 +201,11 @@ def _check_kind(part: Field, limits: MatchLimits) -> Iterator[Finding]:
     elif limits.is_namespaced and is_cluster_wide(selector.group, kind):
         message = f"{kind} is cluster-scoped: a namespaced policy never matches it"
         yield flag("bad-scope", part.path, message)
-    elif builtin_names().knows_group(selector.group) and selector.group not in (
-        groups := known_kinds().get(kind, {selector.group: True})
+    elif (
+        # Other groups may have a resource of the same kind: lifecycle.k8s.io has evictions.
+        kind not in _SUBRESOURCE_KINDS
+        and builtin_names().knows_group(selector.group)
+        and selector.group not in (groups := known_kinds().get(kind, {selector.group: True}))
     ):
         meant = "/".join(filter(None, (next(iter(groups)), selector.version, kind)))
         message = f'the group "{selector.group}" has no kind {kind}'

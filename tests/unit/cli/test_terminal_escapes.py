@@ -92,6 +92,8 @@ CALLS = [
     "apply policy.yaml -r resource.yaml -f FILE -e FILE -u FILE",
     "cleanup --dry-run FILE",
     "cleanup --dry-run --kubeconfig kubeconfig",
+    "compare --with FILE policy.yaml -r resource.yaml",
+    "compare --with ./other policy.yaml -r resource.yaml",
     "convert policy.yaml",
     "convert policy.yaml -r resource.yaml",
     "convert wrong.yaml FILE",
@@ -163,6 +165,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("wrong.yaml").write_text(WRONG)
     Path("kubeconfig").write_text(KUBECONFIG)
     Path("resource.json").write_text('{"data": "\\u001b]0;x\\u0007\\r\\u009b"}')
+    Path("other").write_text(f"#!/bin/sh\nprintf '%s' '{RAW}' >&2\nprintf '%s' '{RAW}'\nexit 3\n")
+    Path("other").chmod(0o755)
     # Names of files can be as bad.
     Path(name_file()).write_text(f"a: [\n# {RAW}\n{RAW}: 'x\n")
     with tarfile.open("all.tar", "w") as archive:
