@@ -1,4 +1,4 @@
-"""lictor: judge Kubernetes resources by policy.
+"""lictor: evaluate Kubernetes resources against policies.
 
     engine = lictor.Engine(lictor.load_policies("policies/"))
     verdict = engine.evaluate(pod)
@@ -30,14 +30,8 @@ if TYPE_CHECKING:
         PolicyError,
         UsageError,
     )
-    from lictor.core.families.family import (
-        CrdShape,
-        Family,
-        PolicyKind,
-        WebhookMatch,
-        WebhookPath,
-        expect_record,
-    )
+    from lictor.core.families.family import Family, PolicyKind, expect_record
+    from lictor.core.families.kind_facts import CrdShape, WebhookMatch, WebhookPath
     from lictor.core.families.registry import refer
     from lictor.core.model.constraints import MatchResources
     from lictor.core.model.finding import Finding
@@ -70,14 +64,8 @@ _HOMES = {
     ),
     "lictor.core.compile.context": ("CompileContext",),
     "lictor.core.compile.selection": ("select_constrained",),
-    "lictor.core.families.family": (
-        "CrdShape",
-        "Family",
-        "PolicyKind",
-        "WebhookMatch",
-        "WebhookPath",
-        "expect_record",
-    ),
+    "lictor.core.families.family": ("Family", "PolicyKind", "expect_record"),
+    "lictor.core.families.kind_facts": ("CrdShape", "WebhookMatch", "WebhookPath"),
     "lictor.core.families.registry": ("refer",),
     "lictor.core.model.constraints": ("MatchResources",),
     "lictor.core.model.finding": ("Finding",),

@@ -9,7 +9,7 @@ from lictor.cli.cluster_options import query_cluster, render_record, with_cluste
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.cli.inputs.sources import read_policies
 from lictor.core.errors import LoadError, UsageError
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.load.policies import load_documents, refuse_errors
 from lictor.core.raw import JsonObject
 from lictor.kubernetes.flags import Flags

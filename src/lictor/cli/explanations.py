@@ -17,7 +17,7 @@ from lictor.cli.inputs.resources import find_documents, leave_tool_files, parse_
 from lictor.cli.inputs.sources import SourceText, read_policies
 from lictor.core.assembly import CompileOptions, compile_cleanups, compile_watched
 from lictor.core.errors import LoadError, UsageError
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.lang.watch import ClosureAnswer, Recorder
 from lictor.core.model.metadata import PolicyRecord

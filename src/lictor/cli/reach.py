@@ -15,7 +15,7 @@ from lictor.cli.responses import TestAnswers
 from lictor.cli.test_cases import CaseInputs
 from lictor.core.assembly import compile_cleanups, compile_documents
 from lictor.core.engine import Engine
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import refer, registry
 from lictor.core.lang.watch import Closure, Watch
 from lictor.core.load.policies import Sourced

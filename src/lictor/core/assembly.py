@@ -12,7 +12,8 @@ from lictor.core.compile.context import CompileContext
 from lictor.core.engine import Adapt, Engine
 from lictor.core.errors import LictorError, LoadError, UsageError
 from lictor.core.evaluate.verify_images.outcome_cache import OutcomeCache
-from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.files import is_object_file, list_files, read_bytes
 from lictor.core.garbage import keeping_garbage

@@ -6,7 +6,8 @@ from typing import Final
 import msgspec
 
 from lictor.core.errors import UsageError
-from lictor.core.families.family import CrdShape, PolicyKind
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import CrdShape
 from lictor.core.families.registry import registry
 from lictor.core.raw import JsonObject
 from lictor.install.schema import SchemaWriter, keep_defaults

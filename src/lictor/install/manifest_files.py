@@ -14,7 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.raw import Json, JsonObject
 from lictor.install.installation import TEMPLATE, match_labels

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 
 from lictor.core.errors import ApiError, NotFoundError
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.raw import JsonObject
 from lictor.install.crds import CrdKind, list_crd_kinds

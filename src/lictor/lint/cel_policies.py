@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from lictor.core.errors import CompileError
 from lictor.core.facts.resource_names import ResourceNames
-from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.lang.cel_template import Placeholder, parse_template
 from lictor.core.lang.schedule import compile_schedule

@@ -9,7 +9,8 @@ import msgspec
 
 from lictor.core.errors import SyntaxFaultError
 from lictor.core.facts.resource_names import ResourceNames
-from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.lang.kind_selector import parse_kind_selector
 from lictor.core.lang.wildcard import has_wildcard

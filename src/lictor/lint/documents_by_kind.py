@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from lictor.core.facts.resource_names import ResourceNames, builtin_names
-from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import Role
 from lictor.core.model.finding import Finding
 from lictor.core.raw import Json
 from lictor.lint.cluster_mutations import (

@@ -11,7 +11,8 @@ from itertools import groupby
 
 import msgspec
 
-from lictor.core.families.family import PolicyKind, WebhookPath
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import WebhookPath
 from lictor.core.families.registry import registry
 from lictor.kubernetes.flags import Flags
 from lictor.kubernetes.stored_policy import StoredPolicy

@@ -15,7 +15,8 @@ import msgspec
 import orjson
 
 from lictor.core.errors import ApiError
-from lictor.core.families.family import Family, Role
+from lictor.core.families.family import Family
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.load.policies import load_documents
 from lictor.core.model.metadata import PolicyRecord

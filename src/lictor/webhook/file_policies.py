@@ -8,7 +8,7 @@ from lictor.core.assembly import compile_documents, fail_policy
 from lictor.core.errors import CompileError, LoadError
 from lictor.core.evaluations import EVALUATIONS, QUARANTINED, identify
 from lictor.core.facts.resource_names import ResourceNames, builtin_names
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.files import is_object_file, list_files, read_bytes
 from lictor.core.garbage import keeping_garbage

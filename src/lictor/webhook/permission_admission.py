@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.core.facts.resource_names import ResourceNames, ResourceType
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.core.lang.wildcard import has_wildcard

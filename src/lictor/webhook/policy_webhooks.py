@@ -12,7 +12,7 @@ import msgspec
 
 from lictor.core.errors import LictorError
 from lictor.core.facts.resource_names import ResourceNames, builtin_names
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.lang.schedule import find_deletion_time
 from lictor.core.load.review import Review

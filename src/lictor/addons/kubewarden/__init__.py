@@ -12,14 +12,8 @@ from lictor.addons.kubewarden.family.policy_server import (
     SERVER_LABEL,
     choose_prefix,
 )
-from lictor.core.families.family import (
-    AGE_COLUMN,
-    CrdShape,
-    Family,
-    PolicyKind,
-    Role,
-    WebhookPath,
-)
+from lictor.core.families.family import Family, PolicyKind
+from lictor.core.families.kind_facts import AGE_COLUMN, CrdShape, Role, WebhookPath
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Phase
 from lictor.core.model.result import PolicyRef, Result, RuleType

@@ -9,7 +9,8 @@ from lictor.addons.web.policies import StoredText, store_text
 from lictor.addons.web.records import ShownException, Viewer
 from lictor.addons.web.results import ResultIndex
 from lictor.core.errors import LictorError
-from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import Role
 from lictor.core.lang.schedule import find_deletion_time
 from lictor.core.lang.wildcard import compile_wildcard
 from lictor.core.load.policies import load_documents

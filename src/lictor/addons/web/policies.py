@@ -9,7 +9,8 @@ import orjson
 
 from lictor.addons.web.records import ShownPolicy
 from lictor.core.errors import LictorError
-from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.lang.yaml.nodes import compose, find_node
 from lictor.core.lang.yaml.plain_json import YamlFault

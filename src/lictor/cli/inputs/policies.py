@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lictor.cli.inputs.sources import STDIN, SourceText, is_url
 from lictor.core.errors import LoadError
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.load.policies import (
     Loaded,

@@ -10,7 +10,7 @@ import orjson
 from lictor.core.assembly import compile_cleanups
 from lictor.core.errors import LoadError
 from lictor.core.facts.resource_names import ResourceNames
-from lictor.core.families.family import DeletionTargets, Role
+from lictor.core.families.kind_facts import DeletionTargets, Role
 from lictor.core.families.registry import registry
 from lictor.core.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.core.lang.wildcard import has_wildcard

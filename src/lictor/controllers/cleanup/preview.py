@@ -14,7 +14,7 @@ from lictor.controllers.cleanup.sweep import Page, Sweep, SweepContext
 from lictor.core.errors import ApiError, LictorError, NotFoundError, UsageError
 from lictor.core.facts.resource_names import ResourceNames, builtin_names
 from lictor.core.facts.resource_names import ResourceType as ResourceName
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.load.policies import load_documents
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.raw import JsonObject

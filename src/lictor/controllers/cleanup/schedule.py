@@ -32,7 +32,7 @@ from lictor.controllers.context import ControllerContext, EmitEvent
 from lictor.controllers.loop import ReconcileLoop
 from lictor.core.errors import ApiError, CompileError, ConflictError, LictorError, PolicyError
 from lictor.core.evaluations import EVALUATIONS, QUARANTINED
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.lang.schedule import NextRun
 from lictor.core.model.metadata import PolicyRecord

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from lictor.controllers.generate.labels import GenerationUnit
 from lictor.core.engine import Engine
-from lictor.core.families.family import GenerationSettings
+from lictor.core.families.kind_facts import GenerationSettings
 from lictor.core.families.registry import registry
 from lictor.core.model.program import Phase, Program
 from lictor.core.model.request import GroupVersionKind, Operation

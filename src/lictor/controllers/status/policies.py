@@ -12,7 +12,7 @@ from lictor.controllers.loop import ReconcileLoop
 from lictor.controllers.quarantine import emit_quarantine
 from lictor.core.errors import ConflictError, NotFoundError
 from lictor.core.facts.resource_names import ResourceNames
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.policy_status import GeneratedPolicyState, PolicyFacts
 from lictor.core.model.constraints import MatchResources
 from lictor.core.model.finding import Finding, Severity, write_path

@@ -20,7 +20,8 @@ from lictor.controllers.webhook_configuration.rules import (
     write_selector,
 )
 from lictor.core.facts.resource_names import builtin_names
-from lictor.core.families.family import PolicyKind, WebhookMatch, WebhookPath
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import WebhookMatch, WebhookPath
 from lictor.core.model.matching import MatchCondition
 from lictor.core.raw import JsonObject
 from lictor.kubernetes.stored_policy import StoredPolicy

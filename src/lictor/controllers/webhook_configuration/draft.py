@@ -7,7 +7,8 @@ import msgspec
 
 from lictor.controllers.webhook_configuration.match_conditions import Exemptions
 from lictor.controllers.webhook_configuration.rules import ALL, make_rule
-from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.raw import JsonObject
 from lictor.kubernetes.discovery import ServedResource

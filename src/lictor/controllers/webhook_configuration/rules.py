@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from lictor.core.families.family import SharedWebhookMatch
+from lictor.core.families.kind_facts import SharedWebhookMatch
 from lictor.core.lang.wildcard import compile_wildcard
 from lictor.core.model.metadata import LabelSelector
 from lictor.core.raw import Json, JsonObject

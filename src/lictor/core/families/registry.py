@@ -8,7 +8,8 @@ from functools import cache
 
 from lictor.core.errors import LoadError
 from lictor.core.families.built_in import FAMILIES, load_family
-from lictor.core.families.family import Family, PolicyKind, Role
+from lictor.core.families.family import Family, PolicyKind
+from lictor.core.families.kind_facts import Role
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.result import PolicyRef
 

@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.core.errors import LoadError
-from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.load.fields import describe, read_record
 from lictor.core.load.kinds import find_unknown, is_raw, is_unsupported

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.model.request import Request
 from lictor.core.model.result import ExceptionRef, PolicyRef, Result, RuleType, Status, Verdict

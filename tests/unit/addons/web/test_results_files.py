@@ -15,7 +15,7 @@ from lictor.addons.web.results_export import export_results
 from lictor.addons.web.sources.page_data import PageData
 from lictor.addons.web.sources.report_files import read_report_files
 from lictor.core.errors import LoadError
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.report.yaml_text import render_yaml
 
 ALL = ResultFilter()

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.load.policies import Loaded, load_documents
 from lictor.core.model.finding import Severity

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.load.policies import has_errors, load_documents
 from lictor.core.model.finding import Severity
 

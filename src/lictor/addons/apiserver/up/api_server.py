@@ -35,7 +35,8 @@ from lictor.addons.apiserver.up.own_objects import (
 from lictor.addons.apiserver.up.plan import LOOPBACK, ClusterPlan
 from lictor.addons.apiserver.up.policy_files import FileObject
 from lictor.core.errors import LictorError, RefusedRequestError
-from lictor.core.families.family import PolicyKind, Role
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.raw import JsonObject
 from lictor.http.addresses import Destination, open_stream

@@ -8,7 +8,8 @@ import msgspec
 from lictor.addons.kubewarden.family.entries import PolicyMode
 from lictor.addons.kubewarden.family.policy_server import DEFAULT_SERVER
 from lictor.addons.kubewarden.family.records import WasmRecord, describe_entry
-from lictor.core.families.family import PolicyKind, WebhookPath
+from lictor.core.families.family import PolicyKind
+from lictor.core.families.kind_facts import WebhookPath
 from lictor.core.raw import Json, JsonObject
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"

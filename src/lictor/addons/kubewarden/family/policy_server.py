@@ -4,7 +4,7 @@ import msgspec
 
 from lictor.addons.kubewarden.family.capabilities import read_capabilities
 from lictor.core.errors import CompileError
-from lictor.core.families.family import WebhookPath
+from lictor.core.families.kind_facts import WebhookPath
 from lictor.core.raw import Json, JsonObject
 from lictor.core.records import convert_record
 

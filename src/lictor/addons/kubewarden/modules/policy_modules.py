@@ -17,7 +17,7 @@ from lictor.addons.kubewarden.modules.server_modules import (
     bind_to_server,
 )
 from lictor.core.errors import CompileError, LictorError, NotYetError
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.model.program import Program
 from lictor.kubernetes.cache import Cache

@@ -13,7 +13,7 @@ from lictor.addons.web.history import TotalsHistory
 from lictor.addons.web.records import ReportedResult, Viewer
 from lictor.addons.web.sources.page_data import PageData
 from lictor.core.errors import ApiError
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.families.registry import registry
 from lictor.core.model.result import Failure
 from lictor.core.raw import JsonObject

@@ -13,7 +13,7 @@ from lictor.addons.web.records import (
     Viewer,
 )
 from lictor.addons.web.results import ResultIndex
-from lictor.core.families.family import Role
+from lictor.core.families.kind_facts import Role
 from lictor.core.model.result import Failure
 from lictor.core.raw import Json, JsonObject
 

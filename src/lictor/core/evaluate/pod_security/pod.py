@@ -1,8 +1,4 @@
-"""Decodes the pod of a resource: the fields of the Pod Security Standards, typed.
-
-It declares more fields than the checks read: a resource with a number where the API requires a
-string would be rejected by the API server, so it is an error here too, and never a pass.
-"""
+"""Decodes the pod of a resource: the fields of the Pod Security Standards, typed."""
 
 from typing import Annotated, TypeAlias
 
@@ -18,6 +14,8 @@ Texts: TypeAlias = dict[str, str] | None
 Quantities: TypeAlias = dict[str, str | int | float | None] | None
 
 
+# More fields than the checks read: the API server rejects a number where it requires a string,
+# so this is an error here too, and never a pass.
 class PodField(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A part of a pod; undeclared fields are ignored."""
 

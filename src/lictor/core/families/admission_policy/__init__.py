@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lictor.core.families.family import Family, PolicyKind, Role, expect_record
+from lictor.core.families.family import Family, PolicyKind, expect_record
+from lictor.core.families.kind_facts import Role
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Phase
 from lictor.core.model.result import Result, RuleType

@@ -5,18 +5,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lictor.core.families.family import (
+from lictor.core.families.family import AbsentFields, Family, PolicyKind, expect_record
+from lictor.core.families.kind_facts import (
     AGE_COLUMN,
-    AbsentFields,
     CrdShape,
     DeletionTargets,
-    Family,
     GenerationSettings,
-    PolicyKind,
     Role,
     SharedWebhookMatch,
     WebhookPath,
-    expect_record,
 )
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Phase

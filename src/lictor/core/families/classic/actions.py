@@ -5,7 +5,7 @@ from zlib import crc32
 
 import msgspec
 
-from lictor.core.families.family import GenerationSettings
+from lictor.core.families.kind_facts import GenerationSettings
 from lictor.core.lang.wildcard import compile_wildcard
 from lictor.core.match.metadata import compile_selector
 from lictor.core.model.matching import Match

@@ -8,7 +8,7 @@ from lictor.core.evaluate.context import compile_context
 from lictor.core.evaluate.rule_context import RuleContext
 from lictor.core.evaluate.scope import build_scope
 from lictor.core.families.classic.records import CleanupPolicy
-from lictor.core.families.family import DeletionTargets
+from lictor.core.families.kind_facts import DeletionTargets
 from lictor.core.lang.schedule import compile_schedule
 from lictor.core.match.classic import CLEANUP, compile_filter
 from lictor.core.match.combine import remember, within

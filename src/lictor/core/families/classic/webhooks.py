@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from lictor.core.errors import CompileError
 from lictor.core.families.classic.actions import is_mutating_rule, is_validating_rule
 from lictor.core.families.classic.autogen import expand_rules
-from lictor.core.families.family import SharedWebhookMatch
+from lictor.core.families.kind_facts import SharedWebhookMatch
 from lictor.core.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.core.lang.wildcard import has_wildcard
 from lictor.core.match.classic import list_descriptions

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from lictor.core.families.family import (
+from lictor.core.families.family import Family, PolicyKind, expect_record
+from lictor.core.families.kind_facts import (
     CrdShape,
     DeletionTargets,
-    Family,
     GenerationSettings,
-    PolicyKind,
     Role,
     WebhookMatch,
     WebhookPath,
-    expect_record,
 )
 from lictor.core.model.metadata import PolicyRecord
 from lictor.core.model.program import Phase

@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from lictor.core.families.family import WebhookMatch
+from lictor.core.families.kind_facts import WebhookMatch
 from lictor.core.families.kyverno_cel.records import CelPolicy, MutatingPolicy
 from lictor.core.families.policy_status import PolicyFacts, build_condition_status, write_record
 from lictor.core.families.registry import registry

@@ -10,7 +10,7 @@ from lictor.core.evaluate.cel.context import CelContext
 from lictor.core.evaluate.cel.exceptions import compile_exemptions, find_exceptions
 from lictor.core.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
 from lictor.core.evaluate.scope import build_scope
-from lictor.core.families.family import DeletionTargets
+from lictor.core.families.kind_facts import DeletionTargets
 from lictor.core.families.kyverno_cel.records import DeletingPolicy
 from lictor.core.families.registry import refer
 from lictor.core.lang.cel.kyverno import kyverno_environment

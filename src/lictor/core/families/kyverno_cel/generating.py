@@ -19,7 +19,7 @@ from lictor.core.evaluate.cel.expressions import (
 )
 from lictor.core.evaluate.cel.generate import GeneratedObjects, GeneratingCheck
 from lictor.core.evaluate.cel.generate_template import compile_template
-from lictor.core.families.family import GenerationSettings
+from lictor.core.families.kind_facts import GenerationSettings
 from lictor.core.families.kyverno_cel.records import GeneratingPolicy
 from lictor.core.families.registry import refer
 from lictor.core.lang.cel.kyverno import kyverno_environment
