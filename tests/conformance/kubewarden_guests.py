@@ -16,6 +16,8 @@ from typing import Any
 import wasmtime
 from shared_cases import CASES
 
+from lictor.core.release import REFERENCES
+
 CORPUS = CASES / "kubewarden"
 GUESTS = CORPUS / "guests"
 RULES = (
@@ -36,7 +38,7 @@ _WITH_CONTEXT = ("wapc", "wasi", "opa", "gk_shapes")
 # As the corpus was made: the version is told back by `inspect`.
 _KWCTL = "1.36.0-beta.1"
 _RUSTC = "/usr/bin/rustc"
-_OPA_MODULE = "github.com/open-policy-agent/opa@v1.17.1"
+_OPA_MODULE = f"github.com/open-policy-agent/opa@{REFERENCES['opa']}"
 _OPA_SOURCE = """\
 package main
 

@@ -20,7 +20,9 @@ sys.path.append(str(HERE.parent / "cluster"))
 
 from control_plane.go_modules import build, lock, run_go  # noqa: E402
 
-OPA = "v1.17.1"
+from lictor.core.release import REFERENCES  # noqa: E402
+
+OPA = REFERENCES["opa"]
 SOURCE = HERE / "rego" / "main.go"
 ABSENT = "no compiler for Rego: `make test-kubewarden` builds OPA's where Go is installed"
 

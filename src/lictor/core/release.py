@@ -12,6 +12,7 @@ REFERENCES = {
     "kyverno": "v1.19.1",
     "kubernetes": "v1.37.1",
     "kubewarden": "v1.36.0",
+    "opa": "v1.17.1",
 }
 
 
