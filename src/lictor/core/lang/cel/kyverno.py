@@ -25,8 +25,6 @@ from lictor.core.lang.cel.types import DYN, STRING, CelType, name_types, opaque_
 from lictor.core.lang.cel.values import Opaque
 
 LATEST: Version = (1, 19)
-# The release whose language policies have.
-DEFAULT: Version = (1, 18)
 _KUBERNETES = (
     kubernetes.URLS, kubernetes.REGEX, lists.KUBERNETES_LISTS, host.AUTHORIZATION,
     lists.OPTIONALS, kubernetes.QUANTITIES, texts.STRINGS, lists.SETS, net.IPS, net.CIDRS,
@@ -73,25 +71,27 @@ _MORE: dict[str, tuple[Library, ...]] = {
 
 @lru_cache(maxsize=32)
 def kyverno_environment(
-    profile: str = "validating", *, is_namespaced: bool = False, version: Version = DEFAULT
+    profile: str = "validating", *, is_namespaced: bool = False, version: Version = LATEST
 ) -> Environment:
     """The environment of policies that are validating, mutating, generating, deleting or image."""
     is_old = version < (1, 19)
     cluster = resources.NAMESPACED_RESOURCES if is_namespaced else resources.CLUSTER_RESOURCES
     libraries = [*_KUBERNETES, *_KYVERNO, cluster, *_MORE[profile]]
     namespaces = _NAMESPACES
-    # Mutating policies had it until 1.18.
-    if profile == "generating" or (profile == "mutating" and is_old):
-        has_own = is_namespaced and not is_old
-        libraries.append(resources.OWN_GENERATOR if has_own else resources.GENERATOR)
+    # Policies for 1.18 work on: Kyverno 1.19 has no generator in mutating policies, and in those of
+    # a namespace no argument for the namespace, which is checked when it is used.
+    if profile in ("generating", "mutating"):
+        libraries.append(resources.GENERATOR)
         namespaces = {**_NAMESPACES, **_GENERATOR}
+        if is_namespaced and not is_old:
+            libraries.append(resources.OWN_GENERATOR)
     variables = {**_ADMISSION, **(_IMAGE if profile == "image" else {})}
     known = structs.PatchStructs() if profile == "mutating" else structs.Structs()
     return _build(profile, libraries, namespaces, variables, known, is_old=is_old)
 
 
 @lru_cache(maxsize=4)
-def image_environment(version: Version = DEFAULT) -> Environment:
+def image_environment(version: Version = LATEST) -> Environment:
     """The environment of `matchImageReferences`: only `ref`, the reference of the image."""
     known = structs.Structs()
     is_old = version < (1, 19)
@@ -99,7 +99,7 @@ def image_environment(version: Version = DEFAULT) -> Environment:
 
 
 @lru_cache(maxsize=4)
-def authorization_environment(mode: str, version: Version = DEFAULT) -> Environment:
+def authorization_environment(mode: str, version: Version = LATEST) -> Environment:
     """The environment of policies on requests to a service: mode `Envoy` or `HTTP`."""
     more = answers.ENVOY_ANSWERS if mode == "Envoy" else answers.WEB_ANSWERS
     libraries = (
