@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.core.errors import ApiError
+from lictor.core.lang.go_number import quote_go
 
 _HOST_AND_PORT = re.compile(r"(?:\[.*\]|[^:]*)(?::[0-9]*)?")
 _PRIVATE = tuple(
@@ -258,4 +259,4 @@ def _escape(text: str, bare: frozenset[int]) -> str:
 
 
 def _fault(text: str, reason: str) -> ValueError:
-    return ValueError(f'parse "{text}": {reason}')
+    return ValueError(f"parse {quote_go(text)}: {reason}")
