@@ -226,7 +226,7 @@ def _read_index(key: Value) -> int:
     kind = type(key)
     if kind is int or (kind is UInt and key <= INT_MAX):
         return int(key)
-    if kind is float and math.isfinite(key) and key == int(key):
+    if kind is float and abs(key) <= INT_MAX and key == int(key):
         return int(key)
     raise CelError(f"unsupported index type '{type_name(key)}' in list")
 

@@ -73,6 +73,8 @@ def test_literals_and_arithmetic(text, value):
         ("object.ports[1]", 443),
         ("object.ports[2]", FAILS),
         ("object.ports[-1]", FAILS),
+        ("object.?ports[1e300]", FAILS),
+        ("object.?ports[1.5]", FAILS),
         ("object.labels['app'] + object.labels.`a/b`", "shopx"),
         ("object.labels.missing", FAILS),
         ("object.name.x", FAILS),
