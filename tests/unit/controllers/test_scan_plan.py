@@ -16,10 +16,13 @@ LABEL = "Object{metadata: Object.metadata{labels: Object.metadata.labels{a: 'b'}
 class Store:
     def __init__(self, *policies):
         self.policies = policies
-        self.fault = ""
+        self.fault = self.reason = ""
 
     def find_fault(self, _policy):
         return self.fault
+
+    def find_reason(self, _policy):
+        return self.reason
 
     def programs(self, policy):
         return compile_documents([policy.record])
@@ -56,6 +59,14 @@ def test_a_policy_that_can_be_asked_again_is():
     assert marks[0] == marks[1]
     assert marks[1] != marks[2]
     assert marks[2] == marks[3]
+    # A new version waits for its module: what is evaluated are the programs of before.
+    store.reason = "the module is being fetched"
+    [waiting] = planner.build().judging
+    store.fault = "no module"
+    [failed] = planner.build().judging
+    assert waiting.mark not in marks
+    # Further attempts evaluate nothing again.
+    assert failed.mark == marks[0]
 
 
 class CountedRule:

@@ -241,8 +241,9 @@ class ScanPlanner:
 
     def _check(self, policy: StoredPolicy, known: _Known | None) -> _Known:
         programs, mark = self._store.programs(policy), self._store.mark(policy)
-        # A policy that becomes usable has other results without being changed.
-        fault = self._store.find_fault(policy)
+        # A policy that becomes usable has other results without being changed. While it waits for
+        # a module, the programs of before are evaluated, which must not count as its results.
+        fault = self._store.find_fault(policy) or self._store.find_reason(policy)
         mark += f"!{crc32(fault.encode()):x}" if fault else ""
         is_asked = (
             policy.background
